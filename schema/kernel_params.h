@@ -260,6 +260,23 @@ struct ScanParams {
   rlx_ptr partial;
 };
 
+// Boxes of images and classes, their scores and the order in which they are looked at; those that are kept.
+struct SuppressParams {
+  rlx_ptr boxes;
+  rlx_ptr scores;
+  rlx_ptr order;
+  rlx_ptr kept;
+};
+
+// Cells of boxes of images.
+struct RoiAlignParams {
+  rlx_ptr x;
+  rlx_ptr rois;
+  rlx_ptr images;
+  rlx_ptr y;
+  rlx_ptr index_errors;
+};
+
 // One layer of a recurrent network. bias, lengths, peephole and, where states begin as zeros, h0 and c0 are 0; h and c are the states
 // behind the steps, 0 where nobody wants them. step: of the form that takes one alone.
 struct RecurrenceParams {

@@ -45,6 +45,7 @@ if not hasattr(torch.export, "default_decompositions"):
     sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
 import rlx_export_complex  # noqa: E402, F401  handlers register themselves
+import rlx_export_counts  # noqa: E402
 import rlx_export_indexing  # noqa: E402, F401
 import rlx_export_linalg  # noqa: E402, F401
 import rlx_export_nn  # noqa: E402, F401
@@ -228,13 +229,14 @@ def run_decompositions(program):
 # ---- from a program to a graph
 
 class Converter:
-    def __init__(self, program, name, dynamic, ranges, max_iterations=None):
+    def __init__(self, program, name, dynamic, ranges, max_iterations=None, max_count=None):
         self.program, self.ranges = program, ranges
         self.labels = {(key, axis): wanted[0] if isinstance(wanted, tuple) else wanted  # the user's name of an input's axis
                        for key, axes in dynamic.items() for axis, wanted in axes.items()}
         self.graph = Graph(name)
         self.module = program.graph_module  # whose nodes are being converted
         self.max_iterations = max_iterations
+        self.counts = rlx_export_counts.Counts(self.graph, max_count)
         self.values = {}  # node's name: Tensor, or list of them
         self.faults = []  # (operator, why, node, source)
 
@@ -300,6 +302,12 @@ class Converter:
 
     def add_node(self, node):
         target = str(node.target)
+        try:
+            self.counts.enter(node)
+        except Unsupported as error:
+            self.faults.append((target, str(error), node.name, source_of(node)))
+            self.values[node.name] = self.stand_in(node.meta.get("val"))
+            return
         value = node.meta.get("val")
         if node.target.__name__ == "getitem" and node.args[0].name in self.values:
             self.pick(node)
@@ -323,9 +331,10 @@ class Converter:
             self.faults.append((target, "it has no counterpart", node.name, source))
             self.values[node.name] = self.stand_in(value)
             return
-        scope = Scope(self.graph, node, source)
+        scope = Scope(self.graph, node, source, self.counts)
         try:
-            self.values[node.name] = scope.finish(handler(scope, **self.bind(node)))
+            arguments = self.counts.give_filled(scope, node, self.bind(node))
+            self.values[node.name] = scope.finish(handler(scope, **arguments))
         except Unsupported as error:
             self.faults.append((target, str(error), node.name, source))
             self.values[node.name] = self.stand_in(value)
@@ -454,8 +463,18 @@ class Converter:
                         continue
                     raise ExportError(f"output {name} is {value}, no tensor")
                 self.graph.outputs.append(self.add_end("identity", [self.values[value.name].name], name))
+                self.add_counts(value, name)
         if not self.graph.outputs:
             raise ExportError("the model returns no tensor")
+
+    def add_counts(self, node, name):
+        """How many rows of an output count, where the data decide."""
+        scope = Scope(self.graph, node, None, self.counts)
+        for size in rlx_export_counts.counted_axes(node.meta.get("counted")).values():
+            count = self.counts.value(scope, size)
+            self.graph.nodes += scope.added
+            scope.added = []
+            self.graph.outputs.append(self.add_end("identity", [count.name], f"{name}.count"))
 
     def add_end(self, op, inputs, name):
         name = self.graph.unique(name)
@@ -547,18 +566,21 @@ def find_rlxc(given):
     raise ExportError("rlxc is needed to write .rlxg: give it as --rlxc, or write a .json")
 
 
-def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None):
-    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}, max_iterations).run()
+def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None, max_count=None):
+    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}, max_iterations,
+                      max_count).run()
     write(graph, output, rlxc)
     return graph
 
 
-def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None, max_iterations=None):
+def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None, max_iterations=None,
+           max_count=None):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
     dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16,
     bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg. max_iterations: of
-    each while_loop, the most trips.
+    each while_loop, the most trips. max_count: the most rows of results that are as long as the data decide (nonzero, masks, unique,
+    nms); how many there are is an output more, NAME.count.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
     if precision:
@@ -568,7 +590,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
         kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
     try:
         program, ranges = capture(module, args, kwargs, dynamic)
-        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations)
+        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations, max_count)
     except Unsupported as error:
         raise ExportError(str(error)) from error
 
@@ -661,7 +683,8 @@ def run(args):
     if args.model.endswith(".pt2"):
         if args.input or args.dynamic or args.precision or args.weights or args.train:
             raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
-        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations)
+        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,
+                       max_count=args.max_count)
     dynamic = parse_dynamic(args.dynamic)
     inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
     module = make_module(args)
@@ -672,7 +695,7 @@ def run(args):
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
         raise ExportError(f"--input: forward has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
     return export(module, (), args.output, kwargs=inputs, dynamic=dynamic, precision=args.precision, name=args.name,
-                  rlxc=args.rlxc, max_iterations=args.max_iterations)
+                  rlxc=args.rlxc, max_iterations=args.max_iterations, max_count=args.max_count)
 
 
 def main():
@@ -689,6 +712,7 @@ def main():
     parser.add_argument("--train", metavar="LOSS", help="MODULE:NAME or FILE.py:NAME of a loss to train by: the first output")
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
     parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
+    parser.add_argument("--max-count", type=int, metavar="N", help="of results that are as long as the data decide, the most rows")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
     args = parser.parse_args()
     try:

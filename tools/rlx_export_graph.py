@@ -202,8 +202,8 @@ def write_safetensors(tensors, path):
 class Scope:
     """Where the handler of one node of the exported program adds its nodes."""
 
-    def __init__(self, graph, node, source):
-        self.graph, self.node, self.source = graph, node, source
+    def __init__(self, graph, node, source, counts=None):
+        self.graph, self.node, self.source, self.counts = graph, node, source, counts
         self.added = []
 
     @property

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+import rlx_export_counts
 from rlx_export_aten import aten
 from rlx_export_graph import Tensor, Unsupported, known, known_number, same
 
@@ -66,9 +67,7 @@ def indexed_axes(x, used):
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def index(s, x, indices):
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
-        raise Unsupported("selection by a mask: the size of its result depends on data; use torch.where")
+    used = [(axis, index) for axis, index in enumerate(rlx_export_counts.by_masks(s, indices)) if index is not None]
     if len(used) == 1:
         return s.emit("gather", [x, used[0][1]], axis=used[0][0])
     axes, before, order = indexed_axes(x, used)
@@ -251,16 +250,6 @@ def nonzero_static(s, x, size, fill_value):
         return places
     is_unused = s.emit("lt", [places, s.operand(0, torch.int64)], dtype=torch.bool)
     return s.emit("where", [is_unused, s.operand(fill_value, torch.int64), places])
-
-
-@aten("nonzero.default", "nonzero_numpy.default")
-def nonzero(s, x):
-    raise Unsupported("nonzero: the size of its result depends on data; use torch.nonzero_static with a size")
-
-
-@aten("torchvision.nms.default")
-def non_max_suppression(s, dets, **_):
-    raise Unsupported("how many boxes stay depends on data; export the model up to its boxes and scores, and choose on the host")
 
 
 # ---- constant indices

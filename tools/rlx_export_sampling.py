@@ -66,78 +66,17 @@ def check_count(count):
 
 @aten("torchvision.roi_align.default")
 def roi_align(s, input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
-    if sampling_ratio <= 0:
-        raise Unsupported("roi_align whose count of samples depends on the boxes; give sampling_ratio")
-    batch, channels, height, width = sizes_of(input)
-    check_count(batch * height * width)
-    e = Numbers(s, input.dtype)
     count = rois.shape[0]
-    table = rows_of(s, input)
-
-    def column(i):
-        return s.narrow(rois, 1, i, 1)
-
-    def samples(low, high, bins, axis):
-        """[K, bins * ratio] as [K, .., 1, ..]: the positions along one axis."""
-        start, end = (e("add", e("mul", column(i), float(spatial_scale)), -0.5 if aligned else 0.0) for i in (low, high))
-        length = e("sub", end, start)
-        length = length if aligned else e("max", length, 1.0)
-        steps = (torch.arange(bins * sampling_ratio, dtype=torch.float64) + 0.5) / (bins * sampling_ratio)
-        at = e("add", start, e("mul", length, e.constant(f"steps_{axis}", steps.reshape(1, -1))))
-        shape = [count, bins * sampling_ratio, 1] if axis == 0 else [count, 1, bins * sampling_ratio]
-        return s.reshape(at, shape)
-
-    def place(at, size):
-        is_inside = s.emit("logical_and", [e("ge", at, -1.0, dtype=torch.bool), e("le", at, float(size), dtype=torch.bool)],
-                           dtype=torch.bool, shape=at.shape)
-        at = e("clamp", at, 0.0, float(size - 1))
-        below = e("floor", at)
-        return below, e("sub", at, below), is_inside, is_inside
-
-    ys, xs = samples(2, 4, pooled_height, 0), samples(1, 3, pooled_width, 1)
-    first = s.reshape(s.cast(column(0), input.dtype), [count, 1, 1])
-    found = corners(s, e, table, first, [place(ys, height), place(xs, width)], [height, width])
-    found = s.reshape(found, [count, pooled_height, sampling_ratio, pooled_width, sampling_ratio, channels])
-    mean = s.emit("reduce_mean", [found], shape=[count, pooled_height, pooled_width, channels], axes=[2, 4], keep_dims=False)
-    return s.permute(mean, [0, 3, 1, 2])
+    images = s.cast(s.reshape(s.narrow(rois, 1, 0, 1), [count]), torch.int64)
+    return s.emit("roi_align", [input, s.narrow(rois, 1, 1, 4), images], output_height=pooled_height, output_width=pooled_width,
+                  sampling_ratio=max(sampling_ratio, 0), spatial_scale=float(spatial_scale), half_pixel=bool(aligned))
 
 
 @aten("torchvision.deform_conv2d.default")
 def deform_conv(s, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups,
                 offset_groups, use_mask):
-    batch, channels, height, width = sizes_of(input)
-    out, _, kernel_h, kernel_w = sizes_of(weight)
-    _, _, out_h, out_w = [known(dim) for dim in s.out.shape]
-    taps = kernel_h * kernel_w
-    e = Numbers(s, input.dtype)
-    images = batch * offset_groups
-    moved = s.reshape(offset, [images, taps, 2, out_h, out_w])
-
-    def grid(axis, size, kernel, stride, pad, dilation, lines):
-        """The positions along one axis, as grid_sample counts them: -1 and 1 are the edges."""
-        tap = torch.arange(taps) // kernel_w if axis == 0 else torch.arange(taps) % kernel_w
-        line = torch.arange(lines) * stride - pad
-        fixed = (tap * dilation)[:, None, None] + (line[:, None] if axis == 0 else line[None, :])[None]
-        by = s.reshape(s.narrow(moved, 2, axis, 1), [images, taps, out_h, out_w])
-        at = e("add", by, e.constant(f"taps_{axis}", fixed[None]))
-        scaled = s.emit("affine", [at], shape=at.shape, mul=2 / size, add=1 / size - 1)
-        return s.reshape(scaled, [images, taps * out_h, out_w])
-
-    ys = grid(0, height, kernel_h, stride_h, pad_h, dilation_h, out_h)
-    xs = grid(1, width, kernel_w, stride_w, pad_w, dilation_w, out_w)
-    places = s.emit("stack", [xs, ys], shape=[*xs.shape, 2], axis=3)
-    each = channels // offset_groups
-    image = s.reshape(input, [images, each, height, width])
-    found = s.emit("grid_sample", [image, places], shape=[images, each, taps * out_h, out_w], mode="linear", padding_mode="zeros",
-                   align_corners=False)
-    found = s.reshape(found, [images, each, taps, out_h * out_w])
-    if use_mask:
-        found = e("mul", found, s.reshape(mask, [images, 1, taps, out_h * out_w]))
-    columns = s.reshape(found, [batch, groups, channels // groups * taps, out_h * out_w])
-    rows = s.reshape(weight, [groups, out // groups, channels // groups * taps])
-    y = s.emit("matmul", [rows, columns], shape=[batch, groups, out // groups, out_h * out_w])
-    y = s.reshape(y, list(s.out.shape))
-    return y if bias is None else e("add", y, s.reshape(bias, [1, out, 1, 1]))
+    return s.emit("deform_conv", [input, weight, offset, mask if use_mask else None, bias], stride=[stride_h, stride_w],
+                  pads=[pad_h, pad_w], dilation=[dilation_h, dilation_w], groups=groups, offset_groups=offset_groups)
 
 
 def sample_volume(s, input, grid, interpolation_mode, padding_mode, align_corners):

@@ -333,10 +333,11 @@ struct Definition {
 }  // namespace
 
 void define_by_graph(Extension& extension, const ExtensionFiles& files, const std::string& file,
-                     std::shared_ptr<const JsonValue> graph) {
+                     std::shared_ptr<const JsonValue> graph, GraphUse use) {
   const auto definition = std::make_shared<const Definition>(
       Definition{.extension = extension, .files = files, .file = file, .graph = std::move(graph)});
-  extension.expand = [definition](RewriteContext& ctx) { return definition->expand(ctx); };
+  if (use == GraphUse::Both)
+    extension.expand = [definition](RewriteContext& ctx) { return definition->expand(ctx); };
   extension.evaluate = [definition](EvaluateContext& ctx) { return definition->evaluate(ctx); };
 }
 

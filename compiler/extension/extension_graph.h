@@ -3,6 +3,7 @@
 // the op's inputs, sizes and attributes complete for each node.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,10 +13,12 @@
 
 namespace rlx {
 
-// Sets extension.expand and extension.evaluate. `file` is the graph's path, for messages; `graph`
-// its tree, an object of "constants", "params", "nodes" and "outputs" alone. Precondition: the
-// extension stays where it is.
+enum class GraphUse : uint8_t { Both, Evaluation };
+
+// Sets extension.expand, unless it is for evaluation alone, and extension.evaluate. `file` is the
+// graph's path, for messages; `graph` its tree, an object of "constants", "params", "nodes" and
+// "outputs" alone. Precondition: the extension stays where it is.
 void define_by_graph(Extension& extension, const ExtensionFiles& files, const std::string& file,
-                     std::shared_ptr<const JsonValue> graph);
+                     std::shared_ptr<const JsonValue> graph, GraphUse use);
 
 }  // namespace rlx

@@ -205,7 +205,7 @@ class OpCheck {
 
   // An attribute that nothing uses would be accepted and ignored.
   void check_uses() {
-    if (described_.graph && !extension_.kernel) add_words(*described_.graph, used_);
+    if (described_.graph.tree && !extension_.kernel) add_words(*described_.graph.tree, used_);
     for (const AttrSpec& spec : extension_.attributes) {
       if (used_.contains(spec.name)) continue;
       fail(DiagCode::BadAttribute, "attribute " + in_quotes(spec.name) + " is used by nothing",
@@ -282,7 +282,9 @@ void check_circles(const Description& description, const std::string& file,
                    Diagnostics& diagnostics) {
   std::map<std::string, Names, std::less<>> uses;
   for (const DescribedOp& op : description.ops) {
-    if (op.graph) add_ops(*op.graph, uses[op.extension->name]);
+    for (const DescribedGraph* graph : {&op.graph, &op.reference}) {
+      if (graph->tree) add_ops(*graph->tree, uses[op.extension->name]);
+    }
   }
   for (const DescribedOp& op : description.ops) {
     Names reached;
@@ -304,8 +306,7 @@ void check_circles(const Description& description, const std::string& file,
 std::string digest_of(const ExtensionFiles& files, const DescribedOp& op) {
   return files.folder + "\n" + files.read("extension.json").value_or("") + "\n" +
          (op.extension->kernel ? op.extension->kernel->text : "") + "\n" +
-         files.read(op.graph_file.empty() ? "" : op.graph_file.substr(files.folder.size() + 1))
-             .value_or("");
+         files.read(op.graph.path).value_or("") + "\n" + files.read(op.reference.path).value_or("");
 }
 
 bool check(const Description& description, const std::string& file, Diagnostics& diagnostics) {
@@ -330,7 +331,11 @@ std::optional<ExtensionFamily> load(ExtensionFiles files, Diagnostics& diagnosti
   if (!description) return std::nullopt;
   const std::string file = files.place("extension.json");
   for (DescribedOp& op : description->ops) {
-    if (op.graph) define_by_graph(*op.extension, files, op.graph_file, op.graph);
+    if (op.graph.tree)
+      define_by_graph(*op.extension, files, op.graph.file, op.graph.tree, GraphUse::Both);
+    if (op.reference.tree)
+      define_by_graph(*op.extension, files, op.reference.file, op.reference.tree,
+                      GraphUse::Evaluation);
     complete_op(*op.extension);
   }
   if (!check(*description, file, diagnostics)) return std::nullopt;

@@ -81,7 +81,7 @@ class Reader {
   DescribedOp op(const JsonValue& value, const std::string& pointer, const std::string& space) {
     JsonFields fields(errors_, value, pointer, "op",
                       {"name", "summary", "types", "inputs", "outputs", "attributes", "requires",
-                       "kernel", "graph", "gradient"});
+                       "kernel", "graph", "reference", "gradient"});
     DescribedOp described;
     described.pointer = pointer;
     described.extension = std::make_unique<Extension>();
@@ -98,7 +98,8 @@ class Reader {
     read_requirements(extension, fields);
     if (const JsonValue* kernel = fields.find("kernel"))
       extension.kernel = read_kernel(*kernel, pointer + "/kernel");
-    if (const JsonValue* graph = fields.find("graph")) read_graph(described, *graph, fields);
+    described.graph = read_graph(fields, "graph");
+    described.reference = read_graph(fields, "reference");
     if (const JsonValue* gradient = fields.find("gradient"))
       extension.gradient = read_gradient(*gradient, pointer + "/gradient", space);
     if (fields.find("kernel") == nullptr && fields.find("graph") == nullptr)
@@ -348,24 +349,32 @@ class Reader {
     return kernel;
   }
 
-  void read_graph(DescribedOp& described, const JsonValue& value, JsonFields& fields) {
-    if (value.string() == nullptr) return fields.wrong_type("graph", value, "the name of a file");
-    described.graph_file = files_.place(*value.string());
-    const std::optional<std::string> text = read_file(*value.string(), fields);
-    if (!text) return;
-    std::optional<JsonValue> graph = parse_json(*text, described.graph_file, errors_.diagnostics);
-    if (!graph) return;
-    JsonErrors errors{described.graph_file, errors_.diagnostics};
-    JsonFields parts(errors, *graph, "", "graph of an extension",
+  DescribedGraph read_graph(JsonFields& fields, const std::string& key) {
+    DescribedGraph graph;
+    const JsonValue* value = fields.find(key);
+    if (value == nullptr) return graph;
+    if (value->string() == nullptr) {
+      fields.wrong_type(key, *value, "the name of a file");
+      return graph;
+    }
+    graph.path = *value->string();
+    graph.file = files_.place(graph.path);
+    const std::optional<std::string> text = read_file(graph.path, fields);
+    if (!text) return graph;
+    std::optional<JsonValue> tree = parse_json(*text, graph.file, errors_.diagnostics);
+    if (!tree) return graph;
+    JsonErrors errors{graph.file, errors_.diagnostics};
+    JsonFields parts(errors, *tree, "", "graph of an extension",
                      {"constants", "params", "nodes", "outputs"});
     parts.required_array("nodes");
     parts.required_array("outputs");
-    described.graph = std::make_shared<const JsonValue>(std::move(*graph));
+    graph.tree = std::make_shared<const JsonValue>(std::move(*tree));
+    return graph;
   }
 
   ExtensionGradient read_gradient(const JsonValue& value, const std::string& pointer,
                                   const std::string& space) {
-    JsonFields fields(errors_, value, pointer, "gradient", {"op", "inputs", "gives"});
+    JsonFields fields(errors_, value, pointer, "gradient", {"op", "inputs", "gives", "attributes"});
     ExtensionGradient gradient;
     gradient.op = fields.required_text("op");
     if (gradient.op.find('.') == std::string::npos) gradient.op = space + "." + gradient.op;
@@ -373,6 +382,24 @@ class Reader {
     gradient.inputs = fields.texts("inputs");
     fields.required_array("gives");
     gradient.gives = fields.texts("gives");
+    const JsonValue* attributes = fields.find("attributes");
+    if (attributes != nullptr && attributes->object() == nullptr)
+      fields.wrong_type("attributes", *attributes, "an object");
+    for (const JsonMember& member :
+         attributes && attributes->object() ? *attributes->object() : JsonObject{}) {
+      const JsonValue& item = member.value;
+      AttributeValue& to = gradient.attributes[member.key];
+      if (const auto* integer = item.integer())
+        to = *integer;
+      else if (const auto* real = std::get_if<double>(&item.data))
+        to = *real;
+      else if (const auto* flag = std::get_if<bool>(&item.data))
+        to = *flag;
+      else if (item.string())
+        to = *item.string();
+      else
+        fields.wrong_type("attributes", item, "numbers, booleans and strings");
+    }
     return gradient;
   }
 

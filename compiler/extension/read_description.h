@@ -14,12 +14,19 @@
 
 namespace rlx {
 
+// A graph's file.
+struct DescribedGraph {
+  std::string path;                       // in the extension's folder
+  std::string file;                       // as messages name it
+  std::shared_ptr<const JsonValue> tree;  // absent: there is none, or it was reported
+};
+
 // An op with what stands in files of its own.
 struct DescribedOp {
   std::unique_ptr<Extension> extension;
-  std::string graph_file;                  // as messages name it
-  std::shared_ptr<const JsonValue> graph;  // absent: none
-  std::string pointer;                     // of the op in the description
+  DescribedGraph graph;
+  DescribedGraph reference;  // what the evaluator goes by instead
+  std::string pointer;       // of the op in the description
 };
 
 struct Description {

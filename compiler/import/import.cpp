@@ -41,14 +41,20 @@ std::optional<GraphFormat> format_of_name(const std::string& path) {
   return std::nullopt;
 }
 
-// --input-shape and --max-iterations for a format whose inputs have their shapes and whose loops
-// their bounds.
+// --input-shape, --max-iterations and --max-count for a format whose inputs have their shapes and
+// whose loops and lists their bounds.
 bool refuse_shapes(const std::string& file, const ImportOptions& options,
                    Diagnostics& diagnostics) {
   if (options.max_iterations) {
     diagnostics.error(DiagCode::BadOption, {file, ""},
                       "--max-iterations is for ONNX models; loops of this graph have an attribute "
                       "max_iterations");
+    return true;
+  }
+  if (!options.max_counts.empty()) {
+    diagnostics.error(DiagCode::BadOption, {file, ""},
+                      "--max-count is for ONNX models; nodes of this graph whose result depends on "
+                      "data have an attribute max_count");
     return true;
   }
   if (options.input_shapes.empty()) return false;
@@ -156,7 +162,8 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
                               .fixed_inputs = {options.constants.begin(), options.constants.end()},
                               .folder = folder_of(file),
                               .keep_symbols = options.keep_symbols || !options.free_dims.empty(),
-                              .max_iterations = options.max_iterations};
+                              .max_iterations = options.max_iterations,
+                              .max_counts = options.max_counts};
     std::optional<SourceGraph> graph = read_onnx_graph(bytes, file, onnx, diagnostics).graph;
     if (!graph || !make_states(*graph, options.states, diagnostics)) return std::nullopt;
     return graph;

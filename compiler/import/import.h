@@ -56,6 +56,10 @@ using FreeDims = std::map<std::string, SymbolRange>;
 // apart from each other.
 using RangedDims = std::map<std::string, std::vector<SymbolRange>>;
 
+// The most rows of results whose size depends on data, by the name of a node or of an output of it;
+// "" is for all that have no row of their own.
+using MaxCounts = std::map<std::string, int64_t>;
+
 // Of language models (GGUF files and checkpoints).
 struct LanguageOptions {
   std::optional<int64_t> context;  // rows of the caches; none: the model's own, at most 4096
@@ -73,6 +77,7 @@ struct ImportOptions {
   std::map<std::string, std::string> states = {};
   // Of a loop of an ONNX model whose end only the run knows, the most trips.
   std::optional<int64_t> max_iterations = std::nullopt;
+  MaxCounts max_counts = {};  // of ONNX models
   bool auto_promote = false;  // as if the file asked for it
   bool keep_symbols = false;  // symbols of ONNX models that are not bound stay open
   LanguageOptions language = {};

@@ -9,6 +9,9 @@
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/patterns.h"
+#include "compiler/passes/products.h"
+#include "compiler/passes/view_chain.h"
 #include "compiler/reference/evaluate.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
@@ -158,6 +161,46 @@ bool write_bounds(const Module& module, Graph& graph, NodeId id) {
   return true;
 }
 
+// gather at one known index as the part of the axis that it is, which is a view.
+bool take_known_part(const Module& module, Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (node.op != OpId::gather || node.attributes.contains("out_dtype")) return false;
+  const TensorType& x = graph.value(*node.inputs[0]).type;
+  const Weight* index = weight_of(module, graph, *node.inputs[1]);
+  const bool is_one = index != nullptr && is_known(*index) && element_count(index->type.shape) == 1;
+  if (!is_one || block_elements(x.dtype) != 1) return false;
+  const int64_t written = weight_tensor(module, *index).integers.at(0);
+  const int64_t written_axis = node_integer(node, "axis");
+  const int64_t axis =
+      written_axis < 0 ? written_axis + static_cast<int64_t>(x.shape.size()) : written_axis;
+  const Dim& size = x.shape[static_cast<size_t>(axis)];
+  if (written < 0 && size.is_free()) return false;
+  const Dim start = written < 0 ? written + size : Dim(written);
+  // What lies outside at some size is the op's to tell.
+  if (start.range().least < 0 || start.bound() >= size.range().least) return false;
+  const ValueId part =
+      add_node_before(graph, id, "narrow", node.name, {node.inputs[0]},
+                      {{"axis", axis}, {"start", start.bound()}, {"len", int64_t{1}}});
+  graph.change_node(id, [&graph, part](Node& view) {
+    view.op = "reshape";
+    view.inputs = {part};
+    view.attributes = {{"shape", Ints(graph.value(view.outputs[0]).type.shape)}};
+  });
+  return true;
+}
+
+// The view that makes a value, and those before it, while nobody reads them.
+void remove_unread_views(Graph& graph, ValueId value) {
+  while (true) {
+    const std::optional<NodeId> id = graph.value(value).producer;
+    if (!id || !graph.contains(*id) || !is_chained_view(graph.node(*id))) return;
+    for (const ValueId output : graph.node(*id).outputs)
+      if (graph.is_output(output) || graph.reader_count(output) > 0) return;
+    value = *graph.node(*id).inputs[0];
+    graph.remove_node(*id);
+  }
+}
+
 }  // namespace
 
 size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics) {
@@ -172,14 +215,20 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
         ++changed;
         continue;
       }
+      const std::optional<ValueId> read = input_at(node, 0);
       // A merged view may turn out to change nothing.
-      const bool merged = merge_with_producer(graph, id) || write_bounds(module, graph, id);
-      const std::optional<ValueId> source = passed_on(graph, node);
+      const bool merged = merge_with_producer(graph, id) || write_bounds(module, graph, id) ||
+                          take_known_part(module, graph, id);
+      const bool shortened = merge_views(graph, id);
+      const std::optional<ValueId> source = passed_on(graph, graph.node(id));
       if (source) {
-        graph.replace_uses(node.outputs[0], *source);
+        graph.replace_uses(graph.node(id).outputs[0], *source);
         graph.remove_node(id);
       }
-      if (merged || source) ++changed;
+      // What was merged is read by others, or goes.
+      if (shortened && !source) remove_unread_views(graph, graph.node(id).outputs[0]);
+      if ((merged || shortened) && read) remove_unread_views(graph, *read);
+      if (merged || shortened || source) ++changed;
     }
   }
   return changed;

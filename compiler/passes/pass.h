@@ -65,19 +65,25 @@ size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& di
 // the model has none of its own.
 size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
-// reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
+// views, and replaces ops that depend on shapes alone by constants.
 size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Replaces a node whose op has a decomposition, or leaves it where the op has a kernel for it;
 // false after a diagnostic.
 bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
 // Replaces every op that has a decomposition and no lowering by simpler ops.
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes zeros around what only conv, means and sums of windows read pads of these.
+size_t fold_pads(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Evaluates nodes whose inputs are constants. Nodes over weights that are large or made on the
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Computes products of lines that are turned before them as they stand and turns their results,
+// where no reader of these then needs a copy or strides that it did not need before. Moves
+// activations that read views of products and convolutions before the views.
+size_t straighten_products(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins rotary embeddings that are written out into rope.
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
@@ -129,6 +135,9 @@ size_t turn_columns(Module& module, const PassOptions& options, Diagnostics& dia
 // Transposes the weights of convolutions on tensor cores to [Co, H, W, C], and of depthwise ones
 // that stand channels last to [H, W, 1, C]; the conv reads them through a view.
 size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Copies images that views make once, channels last, where all that reads them are convolutions
+// whose kernels read them so.
+size_t lay_out_copies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls an elementwise node or region that only a reduction reads into that reduction.

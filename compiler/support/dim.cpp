@@ -305,6 +305,53 @@ std::optional<Dim> quotient_by_factor(const Dim& a, const Dim& b) {
   return of_right ? std::optional<Dim>(expression->a * *of_right) : std::nullopt;
 }
 
+// The only symbol of both, where there is one and it has not too many values to try.
+std::optional<FreeSymbol> only_symbol(const Dim& a, const Dim& b) {
+  constexpr int64_t kMostValues = 1024;
+  std::optional<FreeSymbol> only;
+  bool is_one = true;
+  const auto visit = [&](const FreeSymbol& symbol) {
+    is_one = is_one && (!only || only->index == symbol.index);
+    only = symbol;
+  };
+  for_each_symbol(a, visit);
+  for_each_symbol(b, visit);
+  const bool is_tried =
+      is_one && only && (only->maximum - only->minimum) / only->multiple_of < kMostValues;
+  return is_tried ? only : std::nullopt;
+}
+
+// Of an expression of one symbol.
+int64_t value_at(const Dim& dim, int64_t symbol) {
+  const Dim::Expression* expression = dim.expression();
+  if (expression == nullptr) return dim.bound();
+  if (expression->op == Dim::Op::Symbol) return symbol;
+  return apply(expression->op, value_at(expression->a, symbol), value_at(expression->b, symbol));
+}
+
+// Equal at every value of one symbol: floor(x / 2) and floor(x / 4) + floor((x + 2) / 4).
+bool is_same_at_all_values(const Dim& a, const Dim& b) {
+  const std::optional<FreeSymbol> symbol = only_symbol(a, b);
+  if (!symbol) return false;
+  for (int64_t at = symbol->minimum; at <= symbol->maximum; at += symbol->multiple_of) {
+    if (value_at(a, at) != value_at(b, at)) return false;
+  }
+  return true;
+}
+
+// Of a - b, exactly where they are of one symbol.
+DimRange range_of_difference(const Dim& a, const Dim& b) {
+  const std::optional<FreeSymbol> symbol =
+      a.is_free() && b.is_free() ? only_symbol(a, b) : std::nullopt;
+  if (!symbol) return range_of(Dim::Op::Subtract, a.range(), b.range());
+  DimRange range{.least = kMost, .most = kLeast};
+  for (int64_t at = symbol->minimum; at <= symbol->maximum; at += symbol->multiple_of) {
+    const int64_t value = apply(Dim::Op::Subtract, value_at(a, at), value_at(b, at));
+    range = {.least = std::min(range.least, value), .most = std::max(range.most, value)};
+  }
+  return range;
+}
+
 // Whether a - b is one number, whatever the symbols are: what both have alike does not decide.
 bool differ_by_a_number(const Dim& a, const Dim& b) {
   Sum difference = sum_of(a);
@@ -378,6 +425,10 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (op == Op::Add && negated(b) != nullptr) return combine(Op::Subtract, a, *negated(b));
   if (op == Op::Add && negated(a) != nullptr) return combine(Op::Subtract, b, *negated(a));
   if (op == Op::Subtract && negated(b) != nullptr) return combine(Op::Add, a, *negated(b));
+  // 0 - (x - y)
+  if (const Expression* taken = b.expression();
+      op == Op::Subtract && is_number(a, 0) && taken != nullptr && taken->op == Op::Subtract)
+    return combine(Op::Subtract, taken->b, taken->a);
   if (op == Op::Multiply && is_negative(b)) return combine(Op::Subtract, 0, a * -b.bound_);
   if (op == Op::Multiply && is_negative(a)) return combine(Op::Subtract, 0, b * -a.bound_);
   if (op == Op::Multiply && negated(a) != nullptr) return combine(Op::Subtract, 0, *negated(a) * b);
@@ -401,7 +452,8 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (!number.is_free()) {
     if (const std::optional<Dim> shorter = in_fewer_steps(op, size, number.bound_)) return *shorter;
   }
-  const DimRange range = range_of(op, a.range(), b.range());
+  const DimRange range =
+      op == Op::Subtract ? range_of_difference(a, b) : range_of(op, a.range(), b.range());
   const bool must_stay =
       is_requirement(op, a, b) || (is_number(range) && (has_requirement(a) || has_requirement(b)));
   if (is_number(range) && !must_stay) return range.least;
@@ -418,7 +470,7 @@ bool Dim::is_same(const Dim& a, const Dim& b) {
   const DimRange x = a.range();
   const DimRange y = b.range();
   if (a.bound_ != b.bound_ || x.most < y.least || y.most < x.least) return false;
-  return without_zeros(sum_of(a)) == without_zeros(sum_of(b));
+  return without_zeros(sum_of(a)) == without_zeros(sum_of(b)) || is_same_at_all_values(a, b);
 }
 
 void Dim::tell_fixed(const Dim& dim) {

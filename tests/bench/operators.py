@@ -25,7 +25,9 @@ import packages  # noqa: E402
 packages.need("numpy")
 import numpy as np  # noqa: E402
 
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "q4_k": 144 / 256}
+# Elements and bytes of a block, and where in it halves stand that scale it.
+BLOCKS = {"q4_k": (256, 144, (0, 2)), "q6_k": (256, 210, (208,)), "q8_0": (32, 34, (0,)), "q4_0": (32, 18, (0,))}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, **{t: b / e for t, (e, b, _) in BLOCKS.items()}}
 
 
 @dataclasses.dataclass
@@ -41,9 +43,9 @@ class Row:
 
     def document(self, folder):
         def data(name, dtype, shape):
-            if dtype != "q4_k":
+            if dtype not in BLOCKS:
                 return {"random": {"distribution": "uniform", "low": -1, "high": 1, "seed": 1}}
-            q4_k_bytes(shape).tofile(folder / f"{name}.raw")
+            block_bytes(dtype, shape).tofile(folder / f"{name}.raw")
             return {"raw": f"{name}.raw"}
 
         return {"rlx_graph": 1, "name": "operator", "nodes": self.nodes, "outputs": self.outputs,
@@ -51,10 +53,12 @@ class Row:
                 "params": [{"name": n, "dtype": d, "shape": list(s), "data": data(n, d, s)} for n, (d, s) in self.params.items()]}
 
 
-def q4_k_bytes(shape):
+def block_bytes(dtype, shape):
     """Random codes with small scales (ops.md 0.10)."""
-    blocks = np.random.default_rng(1).integers(0, 256, (int(np.prod(shape)) // 256, 144), dtype=np.uint8)
-    blocks[:, :4] = np.frombuffer(np.array([0.01, 0.005], np.float16).tobytes(), np.uint8)
+    elements, size_bytes, halves = BLOCKS[dtype]
+    blocks = np.random.default_rng(1).integers(0, 256, (int(np.prod(shape)) // elements, size_bytes), dtype=np.uint8)
+    for place in halves:
+        blocks[:, place:place + 2] = np.frombuffer(np.float16(0.005).tobytes(), np.uint8)
     return blocks
 
 
@@ -137,9 +141,12 @@ def product_rows():
         rows.append(Row(f"matvec {deep} x {wide} {dtype}", {"x": (dtype, (1, deep))},
                         [node("matmul", ["x", "w"], "y", trans_b=True)], ["y"], lambda torch, t: t["x"] @ t["w"].T,
                         size(dtype, (wide, deep)), params={"w": (dtype, (wide, deep))}))
-    rows.append(Row(f"matvec {deep} x {wide} q4_k", {"x": ("f16", (1, deep))},
-                    [node("dequant_matmul", ["x", "w"], "y", scheme="q4_k")], ["y"], None, size("q4_k", (wide, deep)),
-                    params={"w": ("q4_k", (wide, deep))}))
+    for dtype in BLOCKS:
+        for k, n in ((deep, wide), (wide, deep), (deep, deep)):
+            for m in (1, 2, 4, 8):
+                rows.append(Row(f"blocks {m} x {k} x {n} {dtype}", {"x": ("f16", (m, k))},
+                                [node("dequant_matmul", ["x", "w"], "y", scheme=dtype)], ["y"], None, size(dtype, (n, k)),
+                                params={"w": (dtype, (n, k))}))
     return rows
 
 
@@ -182,6 +189,8 @@ def measure_rlx(args, row, target, folder):
     command = [args.build / "bin/rlxc", folder / "operator.json", "-o", plan, "--target", target, "-q", "--no-cache"]
     if target == "cuda" and args.arch:
         command += ["--arch", args.arch]
+    if args.without:
+        command += ["--without", args.without]
     output_of(command)
     run = [args.build / "bin/rlxrun", plan, "--device", target.partition("-")[0], "--seeded", "--seeded-max", 1000]
     if args.tune and target == "cuda":
@@ -235,6 +244,7 @@ def parse_arguments():
     parser.add_argument("--targets", default="cuda,vulkan", help="of cuda, vulkan and its profile vulkan-nvidia; none: PyTorch alone")
     parser.add_argument("--peer", default="torch", help="torch or none")
     parser.add_argument("--arch", default="sm_90a", help="CUDA architecture to compile for")
+    parser.add_argument("--without", help="rlxc --without: kernels that are not to be taken, as \"dequant_mma streamed\"")
     parser.add_argument("--tune", action="store_true", help="rlxrun --tune before the CUDA runs")
     parser.add_argument("--repeat", type=int, default=30)
     parser.add_argument("--kernels", action="store_true", help="print the time of each kernel too")

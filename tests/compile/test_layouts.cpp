@@ -94,6 +94,50 @@ TEST_CASE("rows_of_pixels_stay_channels_last_into_a_transpose") {
   CHECK(step_ops(text, target) == Ops{"conv", "conv", "conv", "exp"});
 }
 
+TEST_CASE("images_are_resized_channels_last") {
+  // A copy of x in front of the first conv, and one behind the last.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 16, 6, 5]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
+    {"op": "resize", "inputs": ["a"], "outputs": ["b"], "attributes": {"mode": "linear", "sizes": [12, 10]}},
+    {"op": "conv", "inputs": ["b", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
+  CHECK(step_ops(text, target) == Ops{"conv", "conv", "resample", "conv", "conv"});
+}
+
+TEST_CASE("parts_of_rows_of_pixels_stay_channels_last") {
+  // A gated layer with zeros before the rows: a copy of x in front, one behind for the output.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 64, 16000]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [128, 64, 2], "data": {"splat": 0.5}},
+    {"name": "v", "dtype": "f16", "shape": [64, 64, 1], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "pad", "inputs": ["x"], "outputs": ["p"], "attributes": {"pads": [1, 0], "axes": [2]}},
+    {"op": "conv", "inputs": ["p", "w"], "outputs": ["a"]},
+    {"op": "split", "inputs": ["a"], "outputs": ["b", "c"], "attributes": {"axis": 1, "sizes": [64, 64]}},
+    {"op": "tanh", "inputs": ["b"], "outputs": ["d"]},
+    {"op": "sigmoid", "inputs": ["c"], "outputs": ["e"]},
+    {"op": "mul", "inputs": ["d", "e"], "outputs": ["f"]},
+    {"op": "conv", "inputs": ["f", "v"], "outputs": ["y"]}], "outputs": ["y"]})";
+  CHECK(step_ops(text, "cuda") == Ops{"conv", "conv", "ew_region", "conv", "conv"});
+}
+
+TEST_CASE("depthwise_convolutions_between_tokens_are_channels_last") {
+  // Nothing is copied: tokens as an image, and the image as tokens, are views.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [2, 64, 16]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [16, 1, 3, 3], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "exp", "inputs": ["x"], "outputs": ["e"]},
+    {"op": "transpose", "inputs": ["e"], "outputs": ["t"], "attributes": {"perm": [0, 2, 1]}},
+    {"op": "reshape", "inputs": ["t"], "outputs": ["i"], "attributes": {"shape": [2, 16, 8, 8]}},
+    {"op": "conv", "inputs": ["i", "w"], "outputs": ["c"], "attributes": {"groups": 16, "pads": [1, 1]}},
+    {"op": "reshape", "inputs": ["c"], "outputs": ["r"], "attributes": {"shape": [2, 16, 64]}},
+    {"op": "transpose", "inputs": ["r"], "outputs": ["s"], "attributes": {"perm": [0, 2, 1]}},
+    {"op": "exp", "inputs": ["s"], "outputs": ["y"]}], "outputs": ["y"]})";
+  const char* target = GENERATE("cuda", "vulkan");
+  CHECK(step_ops(text, target) == Ops{"exp", "conv", "exp"});
+}
+
 TEST_CASE("patches_are_lines_of_a_product_whose_transpose_is_a_view") {
   // A copy that brings each patch into a line, and the product.
   const std::string text = R"({"rlx_graph": 1, "inputs": [

@@ -121,6 +121,17 @@ void add_layouts(std::vector<Case>& cases) {
                           R"("sizes": [7], "mode": "linear", "axes": [1])"));
   cases.push_back(resized("axes in any order, the last not among them", tensor(f32, {3, 4, 6}),
                           R"("sizes": [7, 5], "mode": "linear", "axes": [1, 0])"));
+  // Columns that stay: 16 bytes of them at once, and one at a time.
+  cases.push_back(resized("linear, three axes and columns that stay", tensor(f32, {2, 3, 2, 8}),
+                          R"("sizes": [3, 4, 5], "mode": "linear", "axes": [0, 1, 2])"));
+  cases.push_back(resized("linear, three axes and odd columns that stay", tensor(f32, {2, 3, 2, 7}),
+                          R"("sizes": [3, 4, 5], "mode": "linear", "axes": [0, 1, 2])"));
+  for (const DType dtype : {DType::f16, DType::f64, DType::u8, DType::i64}) {
+    cases.push_back(resized("nearest, columns that stay, " + std::string(name_of(dtype)),
+                            tensor(dtype, {2, 3, 4, 32}), R"("sizes": [5, 7], "axes": [1, 2])"));
+  }
+  cases.push_back(resized("linear, half columns that stay", tensor(DType::f16, {2, 3, 4, 16}),
+                          R"("sizes": [5, 7], "mode": "linear", "axes": [1, 2])"));
   cases.push_back(resized("more than three axes", tensor(f32, {2, 3, 2, 3}),
                           R"("sizes": [3, 4, 3, 5], "mode": "linear", "axes": [0, 1, 2, 3])"));
   cases.push_back(resized("an axis that stays is left alone", tensor(f32, {1, 2, 6, 5}).edges(),

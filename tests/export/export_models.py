@@ -528,3 +528,23 @@ class Dynamic(nn.Module):
         return (merged.transpose(1, 2) @ merged, joined.flatten(0, 1).sum(-1), mask @ x, x[:, -1], x[:, :seq - 1], mean,
                 torch.arange(seq, device=x.device)[None] + torch.zeros(batch, 1, dtype=torch.int64), x.mean(0),
                 y.new_ones(batch, 3), changed, F.pad(x, (0, 0, 1, 2)), x.repeat(1, 2, 1)[:, seq + 1:])
+
+
+class Chosen(nn.Module):
+    """Results that are as long as the data decide, and what goes on behind them."""
+
+    def forward(self, x, boxes, scores):
+        mask = x > 0.4
+        values, inverse, counts = torch.unique((x * 2).round(), return_inverse=True, return_counts=True)
+        rows = torch.unique_consecutive((x[:, :1] > 0).to(torch.int64), dim=0)
+        likely = torch.nonzero(scores > 0.3).squeeze(1)
+        chosen = [torch.nonzero(mask), x[mask] * 2, torch.masked_select(x, mask[:1]), values, inverse, counts, rows,
+                  boxes[likely].sum(1), boxes[likely].sum(0), scores[scores > 0.5].max()]
+        try:
+            import torchvision
+        except ImportError:
+            return chosen
+        kept = torchvision.ops.nms(boxes[likely], scores[likely], 0.3)
+        batched = torchvision.ops.batched_nms(boxes, scores, (scores * 2).to(torch.int64), 0.3)
+        pooled = torchvision.ops.roi_align(x[None, None], [boxes[batched]], (2, 2), aligned=True)
+        return [*chosen, boxes[likely][kept], torch.cat([boxes[batched], scores[batched][:, None]], 1), pooled.flatten(1)]

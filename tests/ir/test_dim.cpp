@@ -61,9 +61,12 @@ TEST_CASE("equal sizes are equal however they were computed", "[dim]") {
   CHECK(seq != 512);  // only at the bound
   CHECK(seq != 1);    // only at the minimum
   CHECK(seq > 100);   // at the bound, where kernels are chosen
-  CHECK((seq - 1) / 4 + 1 == ceil_div(seq, 4));
+  CHECK(1 + (seq - 1) / 4 == ceil_div(seq, 4));
   CHECK((batch * 8 + seq) / 4 == batch * 2 + seq / 4);
   CHECK((seq + 2) / 4 != (seq + 3) / 4);
+  CHECK(seq / 4 + (seq + 2) / 4 == seq / 2);
+  CHECK(seq / 4 + (seq + 1) / 4 != seq / 2);
+  CHECK((seq / 4 - (seq + 3) / 4).range().least == -1);
   CHECK(min(seq, seq + 1) == seq);
   CHECK(max(seq, seq + 1) == seq + 1);
 }

@@ -112,7 +112,10 @@ TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them
   // Rows of pixels are copied before and behind.
   CHECK(product({1, 256, 2048}, {256, 256, 3}, DType::f16).at("RLX_WINDOWS") == "1");
   CHECK(product({1, 16, 64}, {16, 16, 3}, DType::f16).empty());
-  CHECK(product({2, 64, 8, 8}, {32, 32, 3, 3}, DType::f16, {{"groups", int64_t{2}}}).empty());
+  // Both groups as one bundle.
+  CHECK(product({2, 64, 8, 8}, {32, 32, 3, 3}, DType::f16, {{"groups", int64_t{2}}})
+            .at("RLX_BUNDLED") == "2");
+  CHECK(product({2, 64, 8, 8}, {64, 1, 3, 3}, DType::f16, {{"groups", int64_t{64}}}).empty());
 }
 
 TEST_CASE("conv_reads_strided_inputs_without_a_copy") {

@@ -154,9 +154,9 @@ TEST_CASE("matmul_takes_tensor_cores_where_the_target_has_them_and_the_operands_
   CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
   CHECK(kernel(DType::bf16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
   CHECK(kernel(DType::f32, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul);
-  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "vulkan-nvidia") == KernelId::matmul);
-  // Rows of 7 values are no whole 16-byte pieces.
-  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "cuda") == KernelId::matmul);
+  // Rows of 7 values are no whole pieces of 16 bytes, nor of 4.
+  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
+  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "cuda") == KernelId::matmul_mma);
   // Parts of f32 need sums of some length to be as accurate as f32.
   CHECK(kernel(DType::f32, {128, 16}, {16, 384}, "cuda") == KernelId::matmul);
 }

@@ -29,10 +29,15 @@ TEST_CASE("index_dtype_of_ordering_is_an_index_type") {
                 "bad-attribute", "i8"));
 }
 
-TEST_CASE("T101_ops_of_data_dependent_size_are_refused_by_name") {
-  for (const char* op : {"unique", "compress", "masked_select", "non_max_suppression"}) {
-    CHECK(refused(sort_node(op, {5}), "unsupported-op", op));
-  }
+TEST_CASE("T101_ops_of_data_dependent_size_have_a_bound_of_their_own") {
+  const Inferred all = infer(sort_node("unique", {4, 5}, {}));
+  REQUIRE(all.good);
+  CHECK(all.outputs[0].shape == Shape{20});
+  const Inferred rows =
+      infer(sort_node("unique", {4, 5}, {{"axis", int64_t{0}}, {"max_count", int64_t{3}}}));
+  REQUIRE(rows.good);
+  CHECK(rows.outputs[0].shape == Shape{3, 5});
+  CHECK(refused(sort_node("unique", {4, 65}, {{"axis", int64_t{0}}}), "limit", "65 elements"));
 }
 
 TEST_CASE("topk_keeps_k_on_its_axis") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fold_constants and fold_batch_norm.
+// fold_constants, fold_pads and fold_batch_norm.
 #include "tests/passes/pass_support.h"
 
 namespace rlx::test {
@@ -250,6 +250,32 @@ TEST_CASE("state writes of constants and reads of states are not folded") {
     "nodes": [{"op": "add", "inputs": ["s", "a"], "outputs": ["y"]}, {"op": "state_write", "inputs": ["s", "a"], "outputs": ["n"]}],
     "outputs": ["y"])");
   CHECK(apply(fold_constants, module) == 0);
+}
+
+TEST_CASE("zeros around the images of a conv become its pads") {
+  Module module = conv_module(R"("nodes": [
+    {"op": "pad", "inputs": ["x"], "outputs": ["p"], "attributes": {"pads": [2, 1], "axes": [-1]}},
+    {"op": "pad", "inputs": ["p"], "outputs": ["q"], "attributes": {"pads": [0, 0, 1, 0, 0, 0]}},
+    {"op": "conv", "inputs": ["q", "w"], "outputs": ["y"], "attributes": {"groups": 2, "pads": [1]}}],
+    "outputs": ["y"])");
+  const std::vector<Tensor> wanted = outputs_of(module);
+  CHECK(apply(fold_pads, module) == 2);
+  CHECK(std::get<Ints>(only_node(module, "conv").attributes.at("pads")) == Ints{4, 2});
+  apply(remove_dead, module);
+  CHECK(node_lines(module) == Lines{"conv(x, w)"});
+  check_close(outputs_of(module), wanted);
+}
+
+TEST_CASE("other pads stay in front of a conv") {
+  const std::string attributes =
+      GENERATE(R"("pads": [1, 1], "axes": [2], "value": 1)", R"("pads": [1, -1], "axes": [2])",
+               R"("pads": [1, 1], "axes": [2], "mode": "edge")", R"("pads": [1, 1], "axes": [0])");
+  Module module = conv_module(R"("nodes": [
+    {"op": "pad", "inputs": ["x"], "outputs": ["p"], "attributes": {)" +
+                              attributes + R"(}},
+    {"op": "conv", "inputs": ["p", "w"], "outputs": ["y"], "attributes": {"groups": 2}}],
+    "outputs": ["y"])");
+  CHECK(apply(fold_pads, module) == 0);
 }
 
 TEST_CASE("a batch_norm after a conv of constants goes into its weights") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fuse_conv where a target adds residuals, and lay_out_filters.
+#include "compiler/passes/products.h"
 #include "tests/passes/pass_support.h"
 
 namespace rlx::test {
@@ -119,6 +120,34 @@ TEST_CASE(
   // Near miss: another order of axes.
   Module other = module(from + depthwise + ", " + transpose("b", "y", "[0, 3, 2, 1]"));
   CHECK(apply_for(lay_out_filters, other, target) == 0);
+}
+
+TEST_CASE("an image that views copy is copied as the conv behind them reads it") {
+  const auto shuffled = [](const std::string& outputs) {
+    return module_of(
+        R"("inputs": [{"name": "x", "dtype": "f16", "shape": [1, 64, 6, 5]}], "params": [)" +
+        filters("w", "f16", "[16, 16, 3, 3]") + R"(], "nodes": [
+          {"op": "reshape", "inputs": ["x"], "outputs": ["a"],
+           "attributes": {"shape": [1, 16, 2, 2, 6, 5]}},
+          {"op": "transpose", "inputs": ["a"], "outputs": ["b"],
+           "attributes": {"perm": [0, 1, 4, 2, 5, 3]}},
+          {"op": "reshape", "inputs": ["b"], "outputs": ["c"],
+           "attributes": {"shape": [1, 16, 12, 10]}}, )" +
+        conv("c", "w", "y") + R"(], "outputs": )" + outputs);
+  };
+  Module module = shuffled(R"(["y"])");
+  CHECK(apply_for(lay_out_copies, module, "cuda", kHalfTolerance) == 1);
+  const Graph& graph = module.entries.at(0);
+  const Node& seen = *producer_of(graph, *only_node(module, "conv").inputs[0]);
+  CHECK(std::get<Ints>(seen.attributes.at("perm")) == Ints{0, 3, 1, 2});
+  CHECK(graph.value(*seen.inputs[0]).type.shape == Shape{1, 12, 10, 16});
+  // Others read it as it stands; and what is no copy has its order.
+  Module read = shuffled(R"(["y", "c"])");
+  CHECK(apply_for(lay_out_copies, read, "cuda", kHalfTolerance) == 0);
+  Module plain = image(R"({"op": "reshape", "inputs": ["r"], "outputs": ["c"],
+                           "attributes": {"shape": [1, 16, 5, 6]}}, )" +
+                       conv("c", "w", "y"));
+  CHECK(apply_for(lay_out_copies, plain, "cuda", kHalfTolerance) == 0);
 }
 
 }  // namespace rlx::test

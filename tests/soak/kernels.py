@@ -184,7 +184,7 @@ def stream_cases():
 def packed_cases():
     cases = []
     for scheme in ("q4_0", "q4_k", "q6_k", "q8_0"):
-        for m, n, k in [(65, 127, 1024), (129, 33, 512), (255, 257, 768)]:
+        for m, n, k in [(65, 127, 1024), (129, 33, 512), (255, 257, 768), (3, 1027, 2304), (8, 127, 4096)]:
             cases.append(case(packed_product, f"packed-{scheme}-{m}x{n}x{k}", "f16", scheme, m, n, k, kernel="dequant_mma"))
     return cases
 

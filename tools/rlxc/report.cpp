@@ -279,6 +279,34 @@ std::optional<std::map<std::string, std::string>> parse_pairs(
   return pairs;
 }
 
+namespace {
+
+// Arguments of --max-count: N for all, or NAME=N.
+std::optional<MaxCounts> parse_max_counts(const std::vector<std::string>& arguments) {
+  MaxCounts counts;
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.rfind('=');
+    const bool has_name = equals != std::string::npos;
+    const std::string name = has_name ? argument.substr(0, equals) : "";
+    const std::string number = has_name ? argument.substr(equals + 1) : argument;
+    int64_t most = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), most);
+    if (error != std::errc() || end != number.data() + number.size() || most < 1 ||
+        (has_name && name.empty())) {
+      usage_error("--max-count \"" + argument + "\" is neither a number from 1 on nor NAME=N");
+      return std::nullopt;
+    }
+    if (!counts.emplace(name, most).second) {
+      usage_error("--max-count " + (has_name ? "of \"" + name + "\"" : "of all") +
+                  " is given twice");
+      return std::nullopt;
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
 void add_import_options(CLI::App& command, ImportArguments& arguments) {
   command
       .add_option(
@@ -306,6 +334,12 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
       .add_option("--max-iterations", arguments.max_iterations,
                   "Of an ONNX model's loops whose end only the run knows: the most trips")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
+  command
+      .add_option("--max-count", arguments.max_counts,
+                  "Of an ONNX model's results that are as long as the data decide (NonZero, "
+                  "Compress, Unique, NonMaxSuppression): the most rows, of all or as NAME=N of a "
+                  "node or its output; may be repeated")
+      ->allow_extra_args(false);
   command.add_option("--ctx", arguments.context,
                      "Of a language model: tokens that its caches hold (default: what it "
                      "was made for, at most 4096)");
@@ -341,6 +375,9 @@ std::optional<ImportOptions> parse_import_options(const ImportArguments& argumen
   if (!states) return std::nullopt;
   options.states = std::move(*states);
   options.max_iterations = arguments.max_iterations;
+  auto max_counts = parse_max_counts(arguments.max_counts);
+  if (!max_counts) return std::nullopt;
+  options.max_counts = std::move(*max_counts);
   options.input_shapes = std::move(*shapes);
   options.constants = std::move(*constants);
   options.language.context = arguments.context;

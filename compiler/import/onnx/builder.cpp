@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/import/names.h"
+#include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/op_def.h"
@@ -88,9 +89,16 @@ ValueId Builder::emit(std::string_view op, Inputs inputs, Attributes attributes)
 
 std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attributes attributes,
                                        size_t output_count) {
+  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+  const bool is_padded = std::any_of(inputs.begin(), inputs.end(), [this](const auto& input) {
+    return input && padding(*input) != nullptr;
+  });
+  if (is_padded) {
+    auto results = emit_on_filled_rows(*this, op, inputs, attributes, output_count);
+    if (results) return std::move(*results);
+  }
   expect_nodes(1);
   ++node_count_;
-  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
   Node node{.name = stem_,
             .op = std::string(op),
             .inputs = std::move(inputs),
@@ -106,7 +114,75 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
     if (const auto fault = type_fault(type(output)))
       throw Refusal{.code = DiagCode::Limit, .message = "the output " + *fault, .hint = ""};
   }
-  return fold(graph_.node(id)).value_or(outputs);
+  if (is_padded) {
+    // A copy: what finds the padding adds nodes.
+    const Node copy = graph_.node(id);
+    if (const auto kept = padding_of_results(*this, copy)) {
+      for (const ValueId output : outputs) set_padding(output, *kept);
+    }
+  }
+  auto folded = fold(graph_.node(id));
+  if (folded) return std::move(*folded);
+  follow_counts(graph_.node(id));
+  return outputs;
+}
+
+const Padding* Builder::padding(ValueId id) const {
+  const auto found = paddings_.find(index_of(id));
+  return found == paddings_.end() ? nullptr : &found->second;
+}
+
+void Builder::set_padding(ValueId id, const Padding& padding) {
+  paddings_.insert_or_assign(index_of(id), padding);
+}
+
+void Builder::set_count(ValueId id, int64_t most) {
+  CountRange range{.none = Tensor::zeros(type(id)), .all = Tensor::zeros(type(id))};
+  range.all.integers.assign(range.all.integers.size(), most);
+  counts_.insert_or_assign(index_of(id), std::move(range));
+}
+
+const CountRange* Builder::counts(ValueId id) const {
+  const auto found = counts_.find(index_of(id));
+  return found == counts_.end() ? nullptr : &found->second;
+}
+
+bool Builder::is_same(ValueId a, ValueId b) const {
+  constexpr size_t kMostPairs = 4096;
+  std::vector<std::pair<ValueId, ValueId>> open = {{a, b}};
+  std::set<std::pair<size_t, size_t>> seen;
+  while (!open.empty()) {
+    const auto [left, right] = open.back();
+    open.pop_back();
+    if (left == right || !seen.insert({index_of(left), index_of(right)}).second) continue;
+    if (seen.size() > kMostPairs) return false;
+    const auto first = known_.find(index_of(left));
+    const auto second = known_.find(index_of(right));
+    if (first != known_.end() && second != known_.end()) {
+      if (first->second.type == second->second.type &&
+          first->second.integers == second->second.integers &&
+          first->second.floats == second->second.floats)
+        continue;
+      return false;
+    }
+    if (!graph_.value(left).producer || !graph_.value(right).producer) return false;
+    const Node& one = graph_.node(*graph_.value(left).producer);
+    const Node& other = graph_.node(*graph_.value(right).producer);
+    const OpDef* op = find_op(one.op);
+    if (op == nullptr || op->has_effect || op->seed_input || !op->bodies.empty() ||
+        one.op != other.op || one.attributes != other.attributes ||
+        one.inputs.size() != other.inputs.size() || one.outputs.size() != other.outputs.size())
+      return false;
+    const auto position = [](const Node& node, ValueId id) {
+      return std::find(node.outputs.begin(), node.outputs.end(), id) - node.outputs.begin();
+    };
+    if (position(one, left) != position(other, right)) return false;
+    for (size_t i = 0; i < one.inputs.size(); ++i) {
+      if (one.inputs[i].has_value() != other.inputs[i].has_value()) return false;
+      if (one.inputs[i]) open.emplace_back(*one.inputs[i], *other.inputs[i]);
+    }
+  }
+  return true;
 }
 
 NodeId Builder::add_node(Node node) {
@@ -133,6 +209,20 @@ ValueId Builder::add_body_input(const std::string& name, TensorType type) {
 std::vector<ValueId> Builder::emit_control(std::string_view op, Inputs inputs,
                                            Attributes attributes, std::vector<Body> bodies,
                                            const std::vector<TensorType>& types) {
+  const auto check = [&](ValueId id) {
+    if (padding(id) == nullptr) return;
+    throw Refusal{.code = DiagCode::UnsupportedOp,
+                  .message = "as op " + in_quotes(std::string(op)) +
+                             " of rlx: the run decides how many rows of a value count that it "
+                             "takes or gives",
+                  .hint = "let its bodies read the value instead, or move it behind the model"};
+  };
+  for (const auto& input : inputs) {
+    if (input) check(*input);
+  }
+  for (const Body& body : bodies) {
+    for (const ValueId output : body.outputs) check(output);
+  }
   expect_nodes(1);
   ++node_count_;
   Node node{.name = stem_,
@@ -202,6 +292,36 @@ std::optional<std::vector<ValueId>> Builder::fold(const Node& node) {
     folded.push_back(add_constant(stem_ + ".value", (*results)[i]));
   }
   return folded;
+}
+
+void Builder::follow_counts(const Node& node) {
+  const OpDef* op = find_op(node.op);
+  if (op == nullptr || op->evaluate == nullptr || op->has_effect || op->seed_input) return;
+  std::vector<TensorType> types;
+  for (const ValueId output : node.outputs) {
+    types.push_back(type(output));
+    if (!can_be_known(types.back())) return;
+  }
+  std::vector<const Tensor*> none;
+  std::vector<const Tensor*> all;
+  bool depends = false;
+  for (const auto& input : node.inputs) {
+    const CountRange* range = input ? counts(*input) : nullptr;
+    const Tensor* same = input && range == nullptr ? known(*input) : nullptr;
+    if (input && range == nullptr && same == nullptr) return;
+    depends = depends || range != nullptr;
+    none.push_back(range != nullptr ? &range->none : same);
+    all.push_back(range != nullptr ? &range->all : same);
+  }
+  if (!depends) return;
+  Diagnostics faults;
+  auto least = evaluate_node(node, none, types, faults);
+  auto most = evaluate_node(node, all, types, faults);
+  if (!least || !most) return;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    counts_.insert_or_assign(index_of(node.outputs[i]), CountRange{.none = std::move((*least)[i]),
+                                                                   .all = std::move((*most)[i])});
+  }
 }
 
 std::set<std::string> Builder::inputs_behind(ValueId id) const {

@@ -19,6 +19,19 @@ namespace rlx::onnx_import {
 
 using Inputs = std::vector<std::optional<ValueId>>;
 
+// Of the rows along one axis only the first `count`, an i64 scalar, are there; the others are
+// whatever they are.
+struct Padding {
+  size_t axis = 0;
+  ValueId count{};
+};
+
+// What integers that depend on counts are where nothing counts and where all rows do.
+struct CountRange {
+  Tensor none;
+  Tensor all;
+};
+
 class Builder {
  public:
   struct Options {
@@ -50,6 +63,7 @@ class Builder {
     std::vector<ValueId> outputs;
     size_t index = 0;  // of begin_body
   };
+  [[nodiscard]] bool is_in_body() const { return open_bodies_.size() > 1; }
   size_t begin_body();
   void end_body();
   // An input of the body that is open.
@@ -65,6 +79,17 @@ class Builder {
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_.value(id).type; }
   // The elements of a value that is known now, or nullptr.
   const Tensor* known(ValueId id);
+  // nullptr: every row counts.
+  [[nodiscard]] const Padding* padding(ValueId id) const;
+  void set_padding(ValueId id, const Padding& padding);
+  void forget_padding(ValueId id) { paddings_.erase(index_of(id)); }
+  // A number of rows that only the run knows, `most` at most.
+  void set_count(ValueId id, int64_t most);
+  // nullptr where a value is known, or depends on more than counts.
+  const CountRange* counts(ValueId id) const;
+  // Whether two values are computed alike from the same ones.
+  [[nodiscard]] bool is_same(ValueId a, ValueId b) const;
+
   // Inputs of the model on which the elements (not the shape) of a value depend.
   [[nodiscard]] std::set<std::string> inputs_behind(ValueId id) const;
   // A name for a value where it has none of the file's yet.
@@ -84,6 +109,8 @@ class Builder {
     bool is_param = false;
   };
   std::optional<std::vector<ValueId>> fold(const Node& node);
+  // What a node gives that depends on counts and known values alone.
+  void follow_counts(const Node& node);
   std::string fresh_name(const std::string& stem);
   NodeId add_node(Node node);
   [[nodiscard]] std::vector<NodeId> live_nodes(const std::vector<ValueId>& results,
@@ -97,6 +124,8 @@ class Builder {
   std::string source_;
   std::unordered_map<size_t, ConstantInfo> constants_;
   std::unordered_map<size_t, Tensor> known_;
+  std::unordered_map<size_t, Padding> paddings_;
+  std::unordered_map<size_t, CountRange> counts_;
   std::unordered_map<size_t, std::string> names_;  // of the file
   NumberedNames used_names_;
   uint64_t node_count_ = 0;

@@ -2,6 +2,7 @@
 #include "compiler/import/onnx/control_flow.h"
 
 #include "compiler/import/names.h"
+#include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
 
 namespace rlx::onnx_import {
@@ -87,6 +88,74 @@ Builder::Body branch_of(NodeReader& reader, const ControlFlow& control, std::str
   }
 }
 
+// The axis along which two results of branches end elsewhere, or one of them where the run says;
+// nullopt: they end alike.
+std::optional<size_t> uneven_axis(NodeReader& reader, ValueId taken, ValueId other) {
+  const TensorType& first = reader.type(taken);
+  const TensorType& second = reader.type(other);
+  std::optional<size_t> axis;
+  for (const ValueId id : {taken, other}) {
+    if (const Padding* padding = reader.builder().padding(id)) axis = padding->axis;
+  }
+  if (first == second) return axis;
+  if (first.dtype != second.dtype || first.shape.size() != second.shape.size()) return std::nullopt;
+  for (size_t i = 0; i < first.shape.size(); ++i) {
+    if (first.shape[i] != second.shape[i]) axis = i;
+  }
+  return axis;
+}
+
+// One of two values, which may end elsewhere along one axis: as long as the longer one, with a
+// count. nullopt where more than that is different.
+std::optional<ValueId> either(NodeReader& reader, ValueId condition, ValueId taken, ValueId other) {
+  Builder& builder = reader.builder();
+  const std::optional<size_t> axis = uneven_axis(reader, taken, other);
+  if (!axis) {
+    if (reader.type(taken) != reader.type(other)) return std::nullopt;
+    return reader.emit("where", {condition, taken, other});
+  }
+  const int64_t rows =
+      std::max<int64_t>(reader.type(taken).shape[*axis], reader.type(other).shape[*axis]);
+  std::vector<ValueId> values;
+  std::vector<ValueId> counts;
+  for (ValueId id : {taken, other}) {
+    const Padding* padding = builder.padding(id);
+    if (padding != nullptr && padding->axis != *axis) return std::nullopt;
+    const int64_t own = reader.type(id).shape[*axis];
+    counts.push_back(padding != nullptr ? padding->count : count_scalar(builder, own));
+    id = bare_rows(builder, id);
+    if (own < rows) {
+      Ints pads(2 * reader.type(id).shape.size(), 0);
+      pads[reader.type(id).shape.size() + *axis] = rows - own;
+      id = reader.emit("pad", {id}, {{"pads", pads}});
+    }
+    values.push_back(id);
+  }
+  if (reader.type(values[0]) != reader.type(values[1])) return std::nullopt;
+  const ValueId count = reader.emit("where", {condition, counts[0], counts[1]});
+  if (builder.counts(count) == nullptr) builder.set_count(count, rows);
+  const ValueId result = reader.emit("where", {condition, values[0], values[1]});
+  builder.set_padding(result, {.axis = *axis, .count = count});
+  return result;
+}
+
+// Both branches in place, where their results end elsewhere along an axis. False where they are
+// more different than that.
+bool put_uneven_branches(NodeReader& reader, const ControlFlow& control,
+                         const onnx::GraphProto& then_graph, const onnx::GraphProto& else_graph) {
+  const ValueId condition = reader.reshape(reader.input(0), {});
+  const Values taken = control.put(then_graph, {});
+  const Values other = control.put(else_graph, {});
+  Values results;
+  for (size_t i = 0; i < taken.size(); ++i) {
+    const std::optional<ValueId> result = either(reader, condition, taken[i], other[i]);
+    if (!result) return false;
+    results.push_back(*result);
+  }
+  set_outputs(reader, results);
+  return true;
+}
+
 void import_if(NodeReader& reader, const ControlFlow& control) {
   const ValueId condition = reader.input(0);
   check_condition(reader, condition, "the condition");
@@ -101,6 +170,13 @@ void import_if(NodeReader& reader, const ControlFlow& control) {
   if (taken.outputs.size() != other.outputs.size())
     reader.refuse("its branches give " + std::to_string(taken.outputs.size()) + " and " +
                   std::to_string(other.outputs.size()) + " outputs");
+  bool is_uneven = false;
+  for (size_t i = 0; i < taken.outputs.size(); ++i) {
+    is_uneven = is_uneven || reader.type(taken.outputs[i]) != reader.type(other.outputs[i]) ||
+                reader.builder().padding(taken.outputs[i]) != nullptr ||
+                reader.builder().padding(other.outputs[i]) != nullptr;
+  }
+  if (is_uneven && put_uneven_branches(reader, control, then_graph, else_graph)) return;
   std::vector<TensorType> types;
   for (size_t i = 0; i < taken.outputs.size(); ++i) {
     types.push_back(reader.type(taken.outputs[i]));

@@ -13,7 +13,23 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 24;  // of a table made at compile time
 
+// From 0 up to a count, one by one.
+bool counted_range(NodeReader& n) {
+  if (n.builder().counts(n.input(1)) == nullptr) return false;
+  if (n.known_int(0, "the start") != 0 || n.known_int(2, "the step") != 1) return false;
+  const NodeReader::Sizes sizes = n.sizes(1, "the limit");
+  if (sizes.most.size() != 1 || sizes.are_known()) return false;
+  const int64_t most = std::max<int64_t>(sizes.most.front(), 0);
+  const ValueId y =
+      n.emit("ramp", {n.reshape(n.input(0), {}), n.reshape(n.input(2), {})}, {{"count", most}});
+  const ValueId filled = n.emit("identity", {y});
+  n.builder().set_padding(filled, {.axis = 0, .count = *sizes.counts.front()});
+  n.set_output(0, filled);
+  return true;
+}
+
 void range(NodeReader& n, const OnnxOp&) {
+  if (counted_range(n)) return;
   const double start = n.known_real(0, "the start");
   const double limit = n.known_real(1, "the limit");
   const double delta = n.known_real(2, "the step");

@@ -7,6 +7,28 @@
 #include "schema/rounding.h"
 
 namespace rlx::onnx_import {
+
+void quantize(NodeReader& n, const OnnxOp& row);    // quantize.cpp
+void dequantize(NodeReader& n, const OnnxOp& row);  // quantize.cpp
+// microsoft_fused.cpp
+void quantized_binary(NodeReader& n, const OnnxOp& row);
+void quantized_unary(NodeReader& n, const OnnxOp& row);
+void quantized_softmax(NodeReader& n, const OnnxOp& row);
+void quantized_concat(NodeReader& n, const OnnxOp& row);
+void quantized_average_pool(NodeReader& n, const OnnxOp& row);
+void quantized_mean(NodeReader& n, const OnnxOp& row);
+void quantized_where(NodeReader& n, const OnnxOp& row);
+void quantized_gemm(NodeReader& n, const OnnxOp& row);
+void dynamic_quantized_matmul(NodeReader& n, const OnnxOp& row);
+void matmul_integer_to_float(NodeReader& n, const OnnxOp& row);
+void fused_conv(NodeReader& n, const OnnxOp& row);
+void nhwc_conv(NodeReader& n, const OnnxOp& row);
+void fused_gemm(NodeReader& n, const OnnxOp& row);
+void channels_last_group_norm(NodeReader& n, const OnnxOp& row);
+void bias_split_gelu(NodeReader& n, const OnnxOp& row);
+void bias_add(NodeReader& n, const OnnxOp& row);
+void gather_blocks(NodeReader& n, const OnnxOp& row);
+
 namespace {
 
 void gelu_of_sum(NodeReader& n, const OnnxOp& row) {
@@ -199,15 +221,39 @@ void matmul_nbits(NodeReader& n, const OnnxOp&) {
 }
 
 constexpr std::array kMicrosoftRows = {
+    OnnxOp{"BiasAdd", bias_add},
     OnnxOp{"BiasGelu", gelu_of_sum, "gelu"},
+    OnnxOp{"BiasSplitGelu", bias_split_gelu},
+    OnnxOp{"DequantizeLinear", dequantize},
+    OnnxOp{"DynamicQuantizeMatMul", dynamic_quantized_matmul},
     OnnxOp{"EmbedLayerNormalization", embed_norm},
     OnnxOp{"FastGelu", gelu_of_sum, "gelu_tanh"},
+    OnnxOp{"FusedConv", fused_conv},
+    OnnxOp{"FusedGemm", fused_gemm},
     OnnxOp{"FusedMatMul", fused_matmul},
+    OnnxOp{"GatherBlockQuantized", gather_blocks},
     OnnxOp{"Gelu", gelu_of_sum, "gelu"},
+    OnnxOp{"GroupNorm", channels_last_group_norm},
+    OnnxOp{"MatMulIntegerToFloat", matmul_integer_to_float},
     OnnxOp{"MatMulNBits", matmul_nbits},
+    OnnxOp{"NhwcConv", nhwc_conv},
+    OnnxOp{"NhwcFusedConv", nhwc_conv},
+    OnnxOp{"QGemm", quantized_gemm},
+    OnnxOp{"QLinearAdd", quantized_binary, "add"},
+    OnnxOp{"QLinearAveragePool", quantized_average_pool, "pool"},
+    OnnxOp{"QLinearConcat", quantized_concat},
+    OnnxOp{"QLinearGlobalAveragePool", quantized_average_pool, "global_pool"},
+    OnnxOp{"QLinearLeakyRelu", quantized_unary, "leaky_relu"},
+    OnnxOp{"QLinearMul", quantized_binary, "mul"},
+    OnnxOp{"QLinearReduceMean", quantized_mean},
+    OnnxOp{"QLinearSigmoid", quantized_unary, "sigmoid"},
+    OnnxOp{"QLinearSoftmax", quantized_softmax},
+    OnnxOp{"QLinearWhere", quantized_where},
+    OnnxOp{"QuantizeLinear", quantize},
     OnnxOp{"QuickGelu", quick_gelu},
     OnnxOp{"RotaryEmbedding", packed_rotary},
     OnnxOp{"SimplifiedLayerNormalization", simplified_norm},
+    OnnxOp{"SkipGroupNorm", channels_last_group_norm},
     OnnxOp{"SkipLayerNormalization", skip_norm, "layer_norm"},
     OnnxOp{"SkipSimplifiedLayerNormalization", skip_norm, "rms_norm"},
 };

@@ -67,7 +67,10 @@ class ModelImporter {
         context_{.builder = builder_,
                  .tensors = tensors_,
                  .owner = model,
-                 .wanted_inputs = result_.wanted_inputs} {}
+                 .wanted_inputs = result_.wanted_inputs,
+                 .max_counts = options.max_counts,
+                 .used_max_counts = used_max_counts_,
+                 .reported_counts = reported_counts_} {}
 
   OnnxResult import() {
     Scope scope;
@@ -456,11 +459,21 @@ class ModelImporter {
     } else {
       translate(reader, domain, node);
     }
+    take_reported_counts(node);
     reader.check_all_used();
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
       define(scope, node.output(i), reader.outputs().at(static_cast<size_t>(i)).value());
     }
+  }
+
+  // What a node found without a place for it; inside a body it is no output of the model.
+  void take_reported_counts(const onnx::NodeProto& node) {
+    for (const ValueId count : reported_counts_) {
+      if (!builder_.is_in_body())
+        counts_.push_back({.name = node_name(node) + ".count", .value = count});
+    }
+    reported_counts_.clear();
   }
 
   static void translate(NodeReader& reader, const std::string& domain,
@@ -600,7 +613,17 @@ class ModelImporter {
       }
     }
     if (is_good() && outputs.empty()) error(DiagCode::BadField, "the graph has no outputs");
+    for (const auto& [name, most] : options_.max_counts) {
+      if (name.empty() || used_max_counts_.contains(name)) continue;
+      error(DiagCode::BadBinding,
+            "--max-count names " + in_quotes(name) +
+                ", which is no node, and no output of one, whose size depends on data");
+    }
     if (!is_good()) return;
+    for (const Builder::Output& output : std::vector(outputs)) {
+      if (const Padding* padding = builder_.padding(output.value))
+        counts_.push_back({.name = output.name + ".count", .value = padding->count});
+    }
     for (Builder::Output& count : counts_) {
       if (name_fault(count.name)) count.name = "loop.count";
       while (std::ranges::find(outputs, count.name, &Builder::Output::name) != outputs.end())
@@ -626,7 +649,9 @@ class ModelImporter {
   Functions functions_;
   std::set<std::pair<std::string, std::string>> listed_functions_;
   std::set<std::string> symbols_;
-  std::vector<Builder::Output> counts_;  // of loops whose results are padded
+  std::vector<Builder::Output> counts_;  // of loops and lists whose results are padded
+  std::set<std::string> used_max_counts_;
+  std::vector<ValueId> reported_counts_;
 };
 
 }  // namespace

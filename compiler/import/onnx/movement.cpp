@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/padding.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -40,10 +41,46 @@ void split(NodeReader& n, const OnnxOp&) {
   for (size_t i = 0; i < parts; ++i) n.set_output(i, results[i]);
 }
 
+// Bounds that depend on counts: of one axis, from a start that is known to an end that is not.
+void counted_slice(NodeReader& n) {
+  const Ints starts = n.known_ints(1, "the starts");
+  const NodeReader::Sizes ends = n.sizes(2, "the ends");
+  Ints axes(starts.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (n.has_input(3)) axes = n.known_ints(3, "the axes");
+  Ints steps(starts.size(), 1);
+  if (n.has_input(4)) steps = n.known_ints(4, "the steps");
+  if (axes.size() != starts.size() || ends.most.size() != starts.size() ||
+      steps.size() != starts.size())
+    n.refuse("its starts, ends, axes and steps differ in number");
+  const ValueId y =
+      n.emit("slice", {n.input(0)},
+             {{"starts", starts}, {"ends", ends.most}, {"axes", axes}, {"steps", steps}});
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (!ends.counts[i]) continue;
+    if (starts[i] < 0 || steps[i] != 1)
+      n.refuse("the run decides where it ends, and it does not go forward one by one from a start");
+    const auto axis = static_cast<size_t>(n.axis(axes[i], n.rank(0)));
+    const Padding* padding = n.builder().padding(y);
+    if (padding != nullptr && padding->axis != axis)
+      n.refuse("the run decides how many rows of two axes count");
+    ValueId count =
+        n.emit("max", {n.emit("sub", {*ends.counts[i], count_scalar(n.builder(), starts[i])}),
+                       count_scalar(n.builder(), 0)});
+    const int64_t rows = n.type(y).shape[axis];
+    count = smaller_count(n.builder(), count,
+                          padding != nullptr ? padding->count : count_scalar(n.builder(), rows));
+    n.builder().set_padding(y, {.axis = axis, .count = count});
+  }
+  n.set_output(0, y);
+}
+
 // Bounds as attributes, since opset 10 as inputs.
 void slice(NodeReader& n, const OnnxOp&) {
   Attributes attributes;
   if (n.opset() >= 10) {
+    if (n.builder().counts(n.input(1)) != nullptr || n.builder().counts(n.input(2)) != nullptr)
+      return counted_slice(n);
     attributes.emplace("starts", n.known_ints(1, "the starts"));
     attributes.emplace("ends", n.known_ints(2, "the ends"));
     if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
@@ -71,15 +108,50 @@ void gather_nd(NodeReader& n, const OnnxOp&) {
                          {{"batch_dims", n.integer("batch_dims", 0)}}));
 }
 
+// Updates that do not count go to a row behind x's own, which is cut off again.
+ValueId scattered(NodeReader& n, std::string_view op, size_t axis, Attributes attributes) {
+  Builder& builder = n.builder();
+  const Padding* padding = builder.padding(n.input(1));
+  if (padding == nullptr) return n.emit(op, {n.input(0), n.input(1), n.input(2)}, attributes);
+  const Padding* updates = builder.padding(n.input(2));
+  if (updates != nullptr &&
+      (updates->axis != padding->axis || !builder.is_same(updates->count, padding->count)))
+    n.refuse("the run decides how many rows count, apart for its indices and updates");
+  const int64_t rows = n.shape(0).at(axis);
+  Ints pads(2 * n.shape(0).size(), 0);
+  pads[n.shape(0).size() + axis] = 1;
+  const ValueId longer = n.emit("pad", {n.input(0)}, {{"pads", pads}});
+  // Indices of several coordinates all name the last row; others of theirs stay inside.
+  ValueId index = n.input(1);
+  const bool is_place = op == "scatter_nd" && n.type(index).shape.back() > 1;
+  if (is_place && padding->axis + 1 == n.type(index).shape.size())
+    n.refuse("the run decides how many coordinates of a place count");
+  if (is_place) {
+    const int64_t width = n.type(index).shape.back();
+    const auto last = static_cast<int64_t>(n.type(index).shape.size()) - 1;
+    const auto part = [&](int64_t start, int64_t length) {
+      return n.emit("narrow", {index}, {{"axis", last}, {"start", start}, {"len", length}});
+    };
+    index = n.emit("concat",
+                   {filled_rows(builder, part(0, 1), static_cast<double>(rows)),
+                    filled_rows(builder, part(1, width - 1), 0)},
+                   {{"axis", last}});
+  } else {
+    index = filled_rows(builder, index, static_cast<double>(rows));
+  }
+  const ValueId y = n.emit(op, {longer, index, bare_rows(builder, n.input(2))}, attributes);
+  return n.emit("narrow", {y},
+                {{"axis", static_cast<int64_t>(axis)}, {"start", int64_t{0}}, {"len", rows}});
+}
+
 void scatter_elements(NodeReader& n, const OnnxOp&) {
-  n.set_output(
-      0, n.emit("scatter_elements", {n.input(0), n.input(1), n.input(2)},
-                {{"axis", n.integer("axis", 0)}, {"reduction", n.text("reduction", "none")}}));
+  const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
+  n.set_output(0, scattered(n, "scatter_elements", static_cast<size_t>(axis),
+                            {{"axis", axis}, {"reduction", n.text("reduction", "none")}}));
 }
 
 void scatter_nd(NodeReader& n, const OnnxOp&) {
-  n.set_output(0, n.emit("scatter_nd", {n.input(0), n.input(1), n.input(2)},
-                         {{"reduction", n.text("reduction", "none")}}));
+  n.set_output(0, scattered(n, "scatter_nd", 0, {{"reduction", n.text("reduction", "none")}}));
 }
 
 void tile(NodeReader& n, const OnnxOp&) {
@@ -87,8 +159,41 @@ void tile(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("tile", {n.input(0)}, {{"repeats", n.known_ints(1, "the repeats")}}));
 }
 
+// Rows behind those that count up to a number that is known: the pads are that number less the
+// count. False where they are something else.
+bool padded_to_size(NodeReader& n) {
+  const CountRange* pads = n.builder().counts(n.input(1));
+  const Padding* found = n.builder().padding(n.input(0));
+  if (pads == nullptr || found == nullptr || n.has_input(3) || pads->all.is_float()) return false;
+  const Padding padding = *found;
+  const auto& none = pads->none.integers;
+  const auto& all = pads->all.integers;
+  const size_t rank = n.shape(0).size();
+  const int64_t rows = n.shape(0)[padding.axis];
+  if (none.size() != 2 * rank) return false;
+  for (size_t i = 0; i < none.size(); ++i) {
+    const bool is_counted = i == rank + padding.axis;
+    if (!is_counted && (none[i] != 0 || all[i] != 0)) return false;
+    if (is_counted && none[i] - all[i] != rows) return false;
+  }
+  const int64_t size = none[rank + padding.axis];
+  const double value = n.has_input(2) ? n.known_real(2, "the value") : 0;
+  ValueId x = filled_rows(n.builder(), n.input(0), value);
+  const auto axis = static_cast<int64_t>(padding.axis);
+  if (size <= rows) {
+    x = n.emit("narrow", {x}, {{"axis", axis}, {"start", int64_t{0}}, {"len", size}});
+  } else {
+    Ints more(2 * rank, 0);
+    more[rank + padding.axis] = size - rows;
+    x = n.emit("pad", {x}, {{"pads", more}, {"value", value}});
+  }
+  n.set_output(0, x);
+  return true;
+}
+
 // Pads as attributes, since opset 11 as inputs.
 void pad(NodeReader& n, const OnnxOp&) {
+  if (n.opset() >= 11 && n.text("mode", "constant") == "constant" && padded_to_size(n)) return;
   Attributes attributes = {{"mode", n.text("mode", "constant")}};
   if (n.opset() >= 11) {
     attributes.emplace("pads", n.known_ints(1, "the pads"));
@@ -136,50 +241,6 @@ void reverse_sequence(NodeReader& n, const OnnxOp&) {
 void trilu(NodeReader& n, const OnnxOp&) {
   const int64_t k = n.has_input(1) ? n.known_int(1, "the diagonal k") : 0;
   n.set_output(0, n.emit("trilu", {n.input(0)}, {{"upper", n.integer("upper", 1) != 0}, {"k", k}}));
-}
-
-// With a condition that is known, the places that it takes are.
-void compress(NodeReader& n, const OnnxOp&) {
-  const Ints condition = n.known_ints(1, "the condition");
-  Ints places;
-  for (size_t i = 0; i < condition.size(); ++i) {
-    if (condition[i] != 0) places.push_back(static_cast<int64_t>(i));
-  }
-  ValueId x = n.input(0);
-  int64_t axis = 0;
-  if (n.has("axis")) {
-    axis = n.axis(n.integer("axis", 0), n.rank(0));
-  } else {
-    x = n.reshape(x, {element_count(n.shape(0))});
-  }
-  const int64_t size = n.type(x).shape.at(static_cast<size_t>(axis));
-  if (!places.empty() && places.back() >= size)
-    n.refuse("the condition is longer than the axis of " + std::to_string(size));
-  const auto count = static_cast<int64_t>(places.size());
-  const ValueId index = n.constant_ints(DType::i64, {count}, std::move(places));
-  n.set_output(0, n.emit("gather", {x, index}, {{"axis", axis}}));
-}
-
-// Elements that are known are found now.
-void non_zero(NodeReader& n, const OnnxOp&) {
-  const Tensor& x = n.known(0, "the elements to search");
-  const Strides strides = dense_strides(x.type.shape);
-  const size_t rank = std::max<size_t>(strides.size(), 1);
-  std::vector<Ints> places(rank);
-  for (int64_t i = 0; i < x.count(); ++i) {
-    const auto at = static_cast<size_t>(i);
-    if (x.is_float() ? x.floats[at] == 0 : x.integers[at] == 0) continue;
-    int64_t rest = i;
-    for (size_t axis = 0; axis < rank; ++axis) {
-      const int64_t stride = strides.empty() ? 1 : strides[axis];
-      places[axis].push_back(rest / stride);
-      rest %= stride;
-    }
-  }
-  const auto count = static_cast<int64_t>(places.front().size());
-  Ints all;
-  for (const Ints& axis : places) all.insert(all.end(), axis.begin(), axis.end());
-  n.set_output(0, n.constant_ints(DType::i64, {static_cast<int64_t>(rank), count}, all));
 }
 
 // Values that are known become attributes; others are chosen element by element.
@@ -248,8 +309,6 @@ constexpr std::array kMovementRows = {
     OnnxOp{"SpaceToDepth", space_to_depth},
     OnnxOp{"ReverseSequence", reverse_sequence},
     OnnxOp{"Trilu", trilu},
-    OnnxOp{"Compress", compress},
-    OnnxOp{"NonZero", non_zero},
     OnnxOp{"OneHot", one_hot},
     OnnxOp{"CenterCropPad", center_crop_pad},
 };

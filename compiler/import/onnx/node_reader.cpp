@@ -2,6 +2,7 @@
 // One ONNX node as what translates it sees it.
 #include "compiler/import/onnx/node_reader.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "compiler/import/names.h"
@@ -84,6 +85,51 @@ double NodeReader::known_real(size_t i, const std::string& what) {
   if (values.size() == 1) return values.front();
   refuse("input " + std::to_string(i) + " gives " + what + " with " +
          std::to_string(values.size()) + " elements, wanted one");
+}
+
+bool NodeReader::Sizes::are_known() const {
+  return std::none_of(counts.begin(), counts.end(),
+                      [](const auto& count) { return count.has_value(); });
+}
+
+NodeReader::Sizes NodeReader::sizes(size_t i, const std::string& what) {
+  const ValueId id = input(i);
+  const CountRange* found = builder().counts(id);
+  if (found == nullptr || found->all.is_float()) {
+    Ints values = known_ints(i, what);
+    const size_t size = values.size();
+    return {.most = std::move(values), .counts = std::vector<std::optional<ValueId>>(size)};
+  }
+  const CountRange range = *found;
+  const auto length = static_cast<int64_t>(range.all.integers.size());
+  const ValueId flat = reshape(cast(id, DType::i64), {length});
+  Sizes sizes;
+  for (int64_t k = 0; k < length; ++k) {
+    const int64_t none = range.none.integers[static_cast<size_t>(k)];
+    const int64_t all = range.all.integers[static_cast<size_t>(k)];
+    sizes.most.push_back(std::max(none, all));
+    sizes.counts.emplace_back();
+    if (none == all) continue;
+    const ValueId element =
+        emit("narrow", {flat}, {{"axis", int64_t{0}}, {"start", k}, {"len", int64_t{1}}});
+    sizes.counts.back() = reshape(element, {});
+  }
+  return sizes;
+}
+
+int64_t NodeReader::count_bound(int64_t natural) {
+  std::vector<std::string> names(proto_.output().begin(), proto_.output().end());
+  names.push_back(proto_.name());
+  int64_t most = natural;
+  if (const auto all = model_.max_counts.find(""); all != model_.max_counts.end())
+    most = std::min(most, all->second);
+  for (const std::string& name : names) {
+    const auto found = name.empty() ? model_.max_counts.end() : model_.max_counts.find(name);
+    if (found == model_.max_counts.end()) continue;
+    model_.used_max_counts.insert(name);
+    most = std::min(natural, found->second);
+  }
+  return most;
 }
 
 bool NodeReader::has(std::string_view name) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/import/onnx/builder.h"
+#include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/import/onnx/proto_tensor.h"
 #include "onnx.pb.h"
 
@@ -25,6 +26,9 @@ struct ModelContext {
   TensorDecoder& tensors;
   std::shared_ptr<const void> owner;  // keeps the model's message alive
   std::set<std::string>& wanted_inputs;
+  const MaxCounts& max_counts;
+  std::set<std::string>& used_max_counts;  // keys of max_counts that nodes have
+  std::vector<ValueId>& reported_counts;   // of the node that is read
 };
 
 class NodeReader {
@@ -53,6 +57,19 @@ class NodeReader {
   Floats known_reals(size_t i, const std::string& what);
   int64_t known_int(size_t i, const std::string& what);
   double known_real(size_t i, const std::string& what);
+  // Sizes that are known, or are the most that there may be where they depend on counts of rows.
+  struct Sizes {
+    Ints most;
+    // By element, where it depends on a count, what it is in the run: an i64 scalar.
+    std::vector<std::optional<ValueId>> counts;
+    [[nodiscard]] bool are_known() const;
+  };
+  Sizes sizes(size_t i, const std::string& what);
+  // The most rows that a result may have whose count the data decide: the definition's, or fewer
+  // where the user says so by the node's name or an output's.
+  int64_t count_bound(int64_t natural);
+  // How many rows there are, also of those that found no place: an output of the model.
+  void report_count(ValueId count) { model_.reported_counts.push_back(count); }
 
   // Attributes; the defaults are ONNX's.
   [[nodiscard]] bool has(std::string_view name) const;

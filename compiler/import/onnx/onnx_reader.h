@@ -23,6 +23,7 @@ struct OnnxOptions {
   bool keep_symbols = false;  // what is not bound stays a symbol of the graph
   // Of loops whose end only the run knows, the most trips; none: they are refused.
   std::optional<int64_t> max_iterations = std::nullopt;
+  MaxCounts max_counts = {};
 };
 
 struct OnnxResult {

@@ -8,6 +8,16 @@
 #include "compiler/import/onnx/windows.h"
 
 namespace rlx::onnx_import {
+
+// A scale or a zero point: of one element, a scalar. microsoft_fused.cpp reads them so too.
+std::optional<ValueId> as_scalar(NodeReader& n, size_t i);
+void quantize(NodeReader& n, const OnnxOp& row);
+void dequantize(NodeReader& n, const OnnxOp& row);
+// (a - za)(b - zb), exact in i32. za: one, or one for each row of a; zb: one, or one for each
+// column of b.
+ValueId integer_product(NodeReader& n, ValueId a, ValueId b, std::optional<ValueId> za,
+                        std::optional<ValueId> zb);
+
 namespace {
 
 std::string text(DType dtype) {
@@ -24,6 +34,8 @@ Attributes scale_axis(NodeReader& n) {
   if (block != 0) attributes.emplace("block_size", block);
   return attributes;
 }
+
+}  // namespace
 
 std::optional<ValueId> as_scalar(NodeReader& n, size_t i) {
   if (!n.has_input(i)) return std::nullopt;
@@ -48,6 +60,8 @@ void dequantize(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("dequantize", {n.input(0), as_scalar(n, 1), as_scalar(n, 2)},
                          std::move(attributes)));
 }
+
+namespace {
 
 // scale = (max(x, 0) - min(x, 0)) / 255, zero point = saturate(round(-min / scale)), both of the
 // whole tensor.
@@ -146,34 +160,45 @@ void conv_integer(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("conv_integer", {x, w}, std::move(attributes)));
 }
 
-// (a - za)(b - zb) = a b - za colsum(b) - zb rowsum(a) + K za zb, all exact in i32.
-void matmul_integer(NodeReader& n, const OnnxOp&) {
-  ValueId y = n.emit("matmul", {n.input(0), n.input(1)});
-  const auto zero_point = [&](size_t i) -> std::optional<ValueId> {
-    if (!n.has_input(i)) return std::nullopt;
-    const Tensor* known = n.builder().known(n.input(i));
+}  // namespace
+
+// a b - za colsum(b) - zb rowsum(a) + K za zb
+ValueId integer_product(NodeReader& n, ValueId a, ValueId b, std::optional<ValueId> za,
+                        std::optional<ValueId> zb) {
+  ValueId y = n.emit("matmul", {a, b});
+  const auto wide = [&](std::optional<ValueId> zero) -> std::optional<ValueId> {
+    if (!zero) return std::nullopt;
+    const Tensor* known = n.builder().known(*zero);
     if (known != nullptr && std::all_of(known->integers.begin(), known->integers.end(),
                                         [](int64_t value) { return value == 0; }))
       return std::nullopt;
-    return n.cast(n.input(i), DType::i32);
+    return n.cast(*zero, DType::i32);
   };
-  const auto sums = [&](size_t i, int64_t axis) {
-    return n.emit("reduce_sum", {n.cast(n.input(i), DType::i32)},
+  const auto sums = [&](ValueId x, int64_t axis) {
+    return n.emit("reduce_sum", {n.cast(x, DType::i32)},
                   {{"axes", Ints{axis}}, {"keep_dims", true}});
   };
-  if (n.rank(0) < 2 || n.rank(1) < 2) n.refuse("a vector as operand is not supported");
-  std::optional<ValueId> za = zero_point(2);
-  const std::optional<ValueId> zb = zero_point(3);
+  if (n.type(a).shape.size() < 2 || n.type(b).shape.size() < 2)
+    n.refuse("a vector as operand is not supported");
+  za = wide(za);
+  zb = wide(zb);
   // One zero point per row of a stands in a column.
   if (za && n.type(*za).shape.size() == 1 && n.type(*za).shape[0] != 1)
     za = n.reshape(*za, {n.type(*za).shape[0], 1});
-  if (za) y = n.emit("sub", {y, n.emit("mul", {*za, sums(1, -2)})});
-  if (zb) y = n.emit("sub", {y, n.emit("mul", {*zb, sums(0, -1)})});
+  if (za) y = n.emit("sub", {y, n.emit("mul", {*za, sums(b, -2)})});
+  if (zb) y = n.emit("sub", {y, n.emit("mul", {*zb, sums(a, -1)})});
   if (za && zb) {
-    const ValueId depth = n.scalar(DType::i32, static_cast<double>(n.shape(0).back()));
+    const ValueId depth = n.scalar(DType::i32, static_cast<double>(n.type(a).shape.back()));
     y = n.emit("add", {y, n.emit("mul", {n.emit("mul", {*za, *zb}), depth})});
   }
-  n.set_output(0, y);
+  return y;
+}
+
+namespace {
+
+void matmul_integer(NodeReader& n, const OnnxOp&) {
+  n.set_output(
+      0, integer_product(n, n.input(0), n.input(1), n.optional_input(2), n.optional_input(3)));
 }
 
 constexpr std::array kQuantizeRows = {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/padding.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -44,13 +45,30 @@ void cumulate(NodeReader& n, const OnnxOp& row) {
 }
 
 void top_k(NodeReader& n, const OnnxOp&) {
-  const int64_t k = n.opset() < 10 ? n.required_integer("k") : n.known_int(1, "k");
+  const NodeReader::Sizes sizes =
+      n.opset() < 10 ? NodeReader::Sizes{.most = {n.required_integer("k")}, .counts = {{}}}
+                     : n.sizes(1, "k");
+  if (sizes.most.size() != 1)
+    n.refuse("k has " + std::to_string(sizes.most.size()) + " elements, wanted one");
+  const int64_t k = sizes.most.front();
   const Attributes attributes = {{"k", k},
                                  {"axis", n.integer("axis", -1)},
                                  {"largest", n.integer("largest", 1) != 0},
                                  {"sorted", n.integer("sorted", 1) != 0},
                                  {"index_dtype", std::string("i64")}};
   const std::vector<ValueId> results = n.emit_all("topk", {n.input(0)}, attributes, 2);
+  if (sizes.counts.front()) {
+    const auto axis = static_cast<size_t>(n.axis(n.integer("axis", -1), n.rank(0)));
+    for (const ValueId result : results) {
+      const Padding* padding = n.builder().padding(result);
+      if (padding != nullptr && padding->axis != axis)
+        n.refuse("the run decides how many rows of two axes count");
+      const ValueId count = padding == nullptr
+                                ? *sizes.counts.front()
+                                : smaller_count(n.builder(), padding->count, *sizes.counts.front());
+      n.builder().set_padding(result, {.axis = axis, .count = count});
+    }
+  }
   n.set_output(0, results[0]);
   n.set_output(1, results[1]);
 }

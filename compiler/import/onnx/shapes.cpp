@@ -8,6 +8,23 @@
 namespace rlx::onnx_import {
 namespace {
 
+// The shape of the first input; of an axis of which the run decides how many rows count, their
+// number.
+ValueId dims_of(NodeReader& n) {
+  const ValueId x = n.input(0);
+  const Padding* padding = n.builder().padding(x);
+  if (padding == nullptr) return n.emit("shape_of", {x});
+  const auto axis = static_cast<ptrdiff_t>(padding->axis);
+  const Shape shape = n.type(x).shape;
+  const auto part = [&](auto begin, auto end) {
+    return n.constant_ints(DType::i64, {end - begin}, Ints(begin, end));
+  };
+  return n.emit("concat",
+                {part(shape.begin(), shape.begin() + axis), n.reshape(padding->count, {1}),
+                 part(shape.begin() + axis + 1, shape.end())},
+                {{"axis", int64_t{0}}});
+}
+
 // Shape from `start` up to `end`.
 void shape(NodeReader& n, const OnnxOp&) {
   const int64_t rank = n.rank(0);
@@ -16,7 +33,7 @@ void shape(NodeReader& n, const OnnxOp&) {
   };
   const int64_t start = clamped(n.integer("start", 0));
   const int64_t end = std::max(start, clamped(n.integer("end", rank)));
-  const ValueId dims = n.emit("shape_of", {n.input(0)});
+  const ValueId dims = dims_of(n);
   if (start == 0 && end == rank) {
     n.set_output(0, dims);
   } else if (start == end) {
@@ -28,14 +45,34 @@ void shape(NodeReader& n, const OnnxOp&) {
 }
 
 void size(NodeReader& n, const OnnxOp&) {
+  if (n.builder().padding(n.input(0)) != nullptr) {
+    n.set_output(0, n.emit("reduce_prod", {dims_of(n)}, {{"keep_dims", false}}));
+    return;
+  }
   n.set_output(0, n.emit("size_of", {n.input(0)}));
+}
+
+// Of a result whose size depends on counts: the axis on which it does.
+void set_counted_output(NodeReader& n, ValueId y, const NodeReader::Sizes& sizes) {
+  n.set_output(0, y);
+  for (size_t i = 0; i < sizes.counts.size(); ++i) {
+    if (!sizes.counts[i]) continue;
+    const size_t axis = n.type(y).shape.size() - sizes.counts.size() + i;
+    const Padding* padding = n.builder().padding(y);
+    if (padding != nullptr && padding->axis == axis) continue;
+    if (padding != nullptr) n.refuse("the run decides how many rows of two axes count");
+    n.builder().set_padding(y, {.axis = axis, .count = *sizes.counts[i]});
+  }
 }
 
 void reshape(NodeReader& n, const OnnxOp&) {
   const bool zero_is_empty = n.integer("allowzero", 0) != 0;
-  n.set_output(
-      0, n.emit("reshape", {n.input(0)},
-                {{"shape", n.known_ints(1, "the shape")}, {"zero_copies_dim", !zero_is_empty}}));
+  const NodeReader::Sizes sizes = n.sizes(1, "the shape");
+  const ValueId y =
+      n.emit("reshape", {n.input(0)}, {{"shape", sizes.most}, {"zero_copies_dim", !zero_is_empty}});
+  if (!sizes.are_known() && n.builder().padding(y) == nullptr)
+    n.refuse("the run decides the shape, and how many elements there are does not depend on it");
+  n.set_output(0, y);
 }
 
 // Axes as an attribute, or since opset 13 as an input; nothing where neither is given.
@@ -65,7 +102,7 @@ void flatten(NodeReader& n, const OnnxOp&) {
   const int64_t rank = n.rank(0);
   const int64_t written = n.integer("axis", 1);
   const int64_t axis = written == rank ? rank : n.axis(written, rank);
-  const Shape& dims = n.shape(0);
+  const Shape dims = n.shape(0);
   const auto count = [](auto begin, auto end) { return element_count(Shape(begin, end)); };
   n.set_output(0, n.emit("reshape", {n.input(0)},
                          {{"shape", Ints{count(dims.begin(), dims.begin() + axis),
@@ -73,12 +110,14 @@ void flatten(NodeReader& n, const OnnxOp&) {
 }
 
 void expand(NodeReader& n, const OnnxOp&) {
-  const Ints wanted = n.known_ints(1, "the shape");
+  const NodeReader::Sizes sizes = n.sizes(1, "the shape");
+  const Ints& wanted = sizes.most;
   const auto shape = broadcast_shapes(n.shape(0), Shape(wanted.begin(), wanted.end()));
   if (!shape)
     n.refuse("a tensor of shape " + to_string(n.shape(0)) + " does not expand to " +
              to_string(Shape(wanted.begin(), wanted.end())));
-  n.set_output(0, n.emit("expand", {n.input(0)}, {{"shape", Ints(shape->begin(), shape->end())}}));
+  set_counted_output(
+      n, n.emit("expand", {n.input(0)}, {{"shape", Ints(shape->begin(), shape->end())}}), sizes);
 }
 
 void constant(NodeReader& n, const OnnxOp&) {
@@ -100,11 +139,11 @@ void constant(NodeReader& n, const OnnxOp&) {
 }
 
 void constant_of_shape(NodeReader& n, const OnnxOp&) {
-  const Ints shape = n.known_ints(0, "the shape");
+  const NodeReader::Sizes sizes = n.sizes(0, "the shape");
   const onnx::TensorProto* tensor = n.tensor("value");
   ValueId value = n.scalar(DType::f32, 0);
   if (tensor != nullptr) value = n.reshape(n.decode(*tensor, "the value"), {});
-  n.set_output(0, n.emit("expand", {value}, {{"shape", shape}}));
+  set_counted_output(n, n.emit("expand", {value}, {{"shape", sizes.most}}), sizes);
 }
 
 constexpr std::array kShapesRows = {

@@ -215,6 +215,37 @@ void col2im(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string("unfold")}}));
 }
 
+// Before opset 16 the edges of pixels were at whole numbers, which output_half_pixel still says.
+void roi_align(NodeReader& n, const OnnxOp&) {
+  const std::string rule =
+      n.text("coordinate_transformation_mode", n.opset() < 16 ? "output_half_pixel" : "half_pixel");
+  if (rule != "half_pixel" && rule != "output_half_pixel")
+    n.refuse("coordinate_transformation_mode is \"" + rule + "\"");
+  const std::string mode = n.text("mode", "avg");
+  if (mode != "avg" && mode != "max") n.refuse("the mode \"" + mode + "\" is unknown");
+  n.set_output(0, n.emit("roi_align", {n.input(0), n.input(1), n.input(2)},
+                         {{"output_height", n.integer("output_height", 1)},
+                          {"output_width", n.integer("output_width", 1)},
+                          {"sampling_ratio", n.integer("sampling_ratio", 0)},
+                          {"spatial_scale", n.real("spatial_scale", 1)},
+                          {"half_pixel", rule == "half_pixel"},
+                          {"mode", mode}}));
+}
+
+void deform_conv(NodeReader& n, const OnnxOp&) {
+  const Ints kernel = n.integers("kernel_shape", spatial_of(n.shape(1)));
+  if (kernel != spatial_of(n.shape(1)))
+    n.refuse("kernel_shape is " + to_string(kernel) + ", W is " + to_string(n.shape(1)));
+  n.set_output(
+      0, n.emit("deform_conv",
+                {n.input(0), n.input(1), n.input(2), n.optional_input(4), n.optional_input(3)},
+                {{"stride", n.integers("strides", {1, 1})},
+                 {"pads", n.integers("pads", {0, 0, 0, 0})},
+                 {"dilation", n.integers("dilations", {1, 1})},
+                 {"groups", n.integer("group", 1)},
+                 {"offset_groups", n.integer("offset_group", 1)}}));
+}
+
 constexpr std::array kVisionRows = {
     OnnxOp{"Conv", conv},
     OnnxOp{"ConvTranspose", conv_transpose},
@@ -226,6 +257,8 @@ constexpr std::array kVisionRows = {
     OnnxOp{"GlobalLpPool", global_lp_pool},
     OnnxOp{"MaxUnpool", max_unpool},
     OnnxOp{"Col2Im", col2im},
+    OnnxOp{"RoiAlign", roi_align},
+    OnnxOp{"DeformConv", deform_conv},
     OnnxOp{"Resize", resize},
     OnnxOp{"Upsample", upsample},
     OnnxOp{"GridSample", grid_sample},

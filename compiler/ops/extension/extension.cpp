@@ -338,6 +338,28 @@ std::optional<size_t> place_of(const std::vector<ExtensionOperand>& operands,
   return static_cast<size_t>(found - operands.begin());
 }
 
+// As written, or its default: the other op may have another.
+AttributeValue attribute_value(const AttrSpec& spec, const AttributeReader& attrs) {
+  switch (spec.type) {
+    case AttrType::Int:
+      return attrs.integer(spec.name);
+    case AttrType::Float:
+      return attrs.real(spec.name);
+    case AttrType::Bool:
+      return attrs.flag(spec.name);
+    case AttrType::String:
+    case AttrType::DTypeName:
+      return attrs.text(spec.name);
+    case AttrType::IntList:
+      return attrs.integers(spec.name);
+    case AttrType::FloatList:
+      return attrs.reals(spec.name);
+    case AttrType::StringList:
+      break;
+  }
+  RLX_CHECK(false, "attribute " + std::string(spec.name) + " of an extension");
+}
+
 bool extension_gradient(GradientContext& ctx) {
   const Extension& extension = extension_of(ctx);
   const ExtensionGradient& gradient = *extension.gradient;
@@ -363,10 +385,10 @@ bool extension_gradient(GradientContext& ctx) {
     inputs.emplace_back(value);
     types.push_back(ctx.type(value));
   }
-  Attributes attributes;
-  for (const auto& [name, value] : ctx.node().attributes) {
-    if (std::ranges::find(op.attrs, name, &AttrSpec::name) != op.attrs.end())
-      attributes.emplace(name, value);
+  Attributes attributes = gradient.attributes;
+  for (const AttrSpec& spec : extension.attributes) {
+    if (std::ranges::find(op.attrs, spec.name, &AttrSpec::name) != op.attrs.end())
+      attributes.try_emplace(std::string(spec.name), attribute_value(spec, ctx.attrs()));
   }
   if (!is_taken(extension, op, attributes, types, gradient.gives.size(), ctx)) return false;
   const std::vector<ValueId> results =

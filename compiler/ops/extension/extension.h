@@ -39,6 +39,7 @@ struct ExtensionGradient {
   std::string op;
   std::vector<std::string> inputs;
   std::vector<std::string> gives;
+  Attributes attributes;  // besides this op's own, of which those of the same names go along
 };
 
 // What must hold of a node beyond its shapes.

@@ -16,11 +16,18 @@ namespace rlx {
 namespace {
 
 struct AxisPad {
-  int64_t crop_begin = 0;  // taken off the input
-  Dim size = 0;            // what is left of the axis
-  int64_t before = 0;      // added, >= 0
-  int64_t after = 0;
+  Dim crop_begin = 0;  // taken off the input
+  Dim size = 0;        // what is left of the axis
+  Dim before = 0;      // added, >= 0
+  Dim after = 0;
 };
+
+// The part of a pad that adds; a free one must add or crop at every size.
+Dim added_by(const Dim& pad) {
+  const bool may_be_both = pad.range().least < 0 && pad.range().most > 0;
+  if (may_be_both) return std::max<int64_t>(static_cast<int64_t>(pad), 0);
+  return pad.range().least >= 0 ? pad : Dim(0);
+}
 
 std::optional<Ints> padded_axes(NodeContext& ctx, size_t rank) {
   if (ctx.attrs().has("axes")) return ctx.axes(ctx.attrs().integers("axes"), rank);
@@ -30,7 +37,7 @@ std::optional<Ints> padded_axes(NodeContext& ctx, size_t rank) {
 }
 
 bool check_reach(NodeContext& ctx, const std::string& mode, int64_t axis, const AxisPad& pad) {
-  const int64_t widest = std::max(pad.before, pad.after);
+  const int64_t widest = std::max(pad.before.range().most, pad.after.range().most);
   if (mode == "constant" || widest == 0) return true;
   const int64_t least = pad.size.range().least;
   const int64_t limit = mode == "reflect" ? least - 1 : least;
@@ -55,19 +62,21 @@ std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& sha
   for (const Dim& size : shape) result.push_back({.size = size});
   for (size_t i = 0; i < axes->size(); ++i) {
     AxisPad& pad = result[static_cast<size_t>((*axes)[i])];
-    const int64_t begin = pads[i];
-    const int64_t end = pads[axes->size() + i];
-    pad.crop_begin = std::max<int64_t>(-begin, 0);
-    const int64_t crop_end = std::max<int64_t>(-end, 0);
-    const int64_t least = pad.size.range().least;
+    const Dim& begin = pads[i];
+    const Dim& end = pads[axes->size() + i];
+    pad.before = added_by(begin);
+    pad.after = added_by(end);
+    pad.crop_begin = pad.before - begin;
+    const Dim crop_end = pad.after - end;
+    // Free ones, where they crop too much, are refused by the run.
+    const bool is_free = pad.crop_begin.is_free() || crop_end.is_free();
+    const int64_t least = is_free ? pad.size.bound() : pad.size.range().least;
     if (pad.crop_begin > least || crop_end > least - pad.crop_begin) {
       ctx.fail(DiagCode::BadShape, "pads crop more than the " + to_string(pad.size) +
                                        " elements of axis " + to_string((*axes)[i]));
       return std::nullopt;
     }
     pad.size -= pad.crop_begin + crop_end;
-    pad.before = std::max<int64_t>(begin, 0);
-    pad.after = std::max<int64_t>(end, 0);
     if (!check_reach(ctx, ctx.attrs().text("mode"), (*axes)[i], pad)) return std::nullopt;
   }
   return result;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nonzero with a bound on its rows, and the ops whose output size depends on data, which are
-// refused (ops.md 7.5).
+// nonzero with a bound on its rows (ops.md 7.5).
 #include <algorithm>
 
 #include "compiler/ops/lowering/index_output.h"
@@ -123,12 +122,6 @@ bool lower_nonzero(LowerContext& ctx) {
   return true;
 }
 
-bool refuse(InferContext& ctx) {
-  return ctx.fail(DiagCode::UnsupportedOp, "the size of its output depends on data",
-                  "shapes are fixed when a model is compiled; nonzero with max_count has a bound, "
-                  "where keeps a shape");
-}
-
 constexpr AttrSpec kNonzeroAttrs[] = {
     {.name = "max_count",
      .type = AttrType::Int,
@@ -140,22 +133,6 @@ constexpr AttrSpec kNonzeroAttrs[] = {
      .default_text = "\"i32\"",
      .consumed_by_infer = true},
 };
-// What exporters write on these nodes, so that the refusal tells the reason and not an attribute.
-constexpr AttrSpec kRefusedAttrs[] = {
-    {.name = "axis", .type = AttrType::Int},
-    {.name = "sorted", .type = AttrType::Bool},
-    {.name = "center_point_box", .type = AttrType::Int},
-};
-
-constexpr OpDef refused_op(std::string_view name, std::string_view signature) {
-  return {.name = name,
-          .signature = signature,
-          .inputs = {1, kUnlimited},
-          .outputs = {1, kUnlimited},
-          .attrs = kRefusedAttrs,
-          .infer = refuse};
-}
-
 constexpr OpDef kNonzeroOps[] = {
     {.name = "nonzero",
      .signature = "nonzero(x; max_count, index_dtype=i32) -> indices, [count]",
@@ -165,11 +142,6 @@ constexpr OpDef kNonzeroOps[] = {
      .infer = infer_nonzero,
      .evaluate = evaluate_nonzero,
      .lower = lower_nonzero},
-    refused_op("unique", "unique(x) -> refused: data-dependent size"),
-    refused_op("compress", "compress(x, condition) -> refused: data-dependent size"),
-    refused_op("masked_select", "masked_select(x, mask) -> refused: data-dependent size"),
-    refused_op("non_max_suppression",
-               "non_max_suppression(boxes, scores, ...) -> refused: data-dependent size"),
 };
 
 }  // namespace

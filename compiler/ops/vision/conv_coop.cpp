@@ -9,6 +9,7 @@
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/ops/vision/conv_offers.h"
+#include "compiler/ops/vision/conv_rows.h"
 
 namespace rlx {
 namespace {
@@ -193,13 +194,15 @@ bool emit(LowerContext& ctx, const Convolution& given) {
 
 std::string conv_pieces_refusal(const OfferContext& at, const ConvProblem& problem) {
   std::string refusal = coop_refusal(at, problem);
-  return refusal.empty() ? conv_groups_refusal(problem.conv) : refusal;
+  if (refusal.empty()) refusal = conv_groups_refusal(problem.conv);
+  return refusal.empty() ? conv_rows_refusal(at, problem, conv_coop_time(at, problem)) : refusal;
 }
 
 std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (problem.conv.groups != 1) return "several groups";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
-  return coop_refusal(at, problem);
+  const std::string refusal = coop_refusal(at, problem);
+  return refusal.empty() ? conv_rows_refusal(at, problem, conv_coop_time(at, problem)) : refusal;
 }
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {

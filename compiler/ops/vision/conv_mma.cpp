@@ -7,6 +7,7 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/vision/conv_mma_tiles.h"
+#include "compiler/ops/vision/conv_rows.h"
 #include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
@@ -255,14 +256,6 @@ TensorRef as_image(TensorRef ref) {
   return ref;
 }
 
-// Other kernels take rows of pixels in planes, as most of a network's nodes write them; with few
-// products the copies to channels last and back outweigh what matrix units save.
-bool outweighed_by_copies(const Convolution& conv) {
-  constexpr int64_t kLeastProducts = 100'000'000;
-  return conv.window.is_pointwise() ||
-         (element_count(conv.y.shape()) * depth_of(conv)).bound() < kLeastProducts;
-}
-
 }  // namespace
 
 Convolution of_images(Convolution conv) {
@@ -278,8 +271,6 @@ std::string conv_matrix_refusal(const Convolution& conv) {
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
   if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (element_count(conv.w.shape()) == 0) return "nothing to add";
-  if (conv.window.rank == 1 && outweighed_by_copies(conv))
-    return "rows of pixels whose copies outweigh the product";
   const int64_t largest = std::max({element_count(conv.x.shape()).range().most,
                                     element_count(conv.w.shape()).range().most,
                                     element_count(conv.y.shape()).range().most});
@@ -317,7 +308,10 @@ bool has_channel_pieces(const Convolution& conv) {
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
   if (std::string refusal = conv_groups_refusal(problem.conv); !refusal.empty()) return refusal;
-  return few_products_refusal(at, problem, conv_ring_time(at, problem));
+  const double microseconds = conv_ring_time(at, problem);
+  if (std::string refusal = conv_rows_refusal(at, problem, microseconds); !refusal.empty())
+    return refusal;
+  return few_products_refusal(at, problem, microseconds);
 }
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {

@@ -134,11 +134,20 @@ class LayoutChoice {
     return false;
   }
 
-  // Unless the value has its layout already, or must be dense.
+  // Views of a part of each image, whose layout is that of the whole.
+  [[nodiscard]] static bool cuts(const Node& node) {
+    return node.op == OpId::slice || node.op == OpId::split;
+  }
+
+  // Unless the value has its layout already, or must be dense. A part has the layout of the whole.
   void choose(ValueId id) {
     const Value& value = graph_.value(id);
     if (chosen_[index_of(id)] || !has_pixels(value.type.shape) || graph_.is_output(id)) return;
     if (value.origin != ValueOrigin::Node) return;
+    if (cuts(graph_.node(*value.producer))) {
+      choose(*graph_.node(*value.producer).inputs[0]);
+      return;
+    }
     const bool writes_so = writing_so_.contains(*value.producer);
     if (!writes_so && !takes_any_layout(*value.producer)) return;
     chosen_[index_of(id)] = true;
@@ -159,7 +168,14 @@ class LayoutChoice {
   // From a value that is stored channels last to the other side of the nodes around it.
   void spread(ValueId id) {
     for (NodeId reader : graph_.readers(id)) {
-      if (takes_any_layout(reader) && counts(reader, id)) choose(graph_.node(reader).outputs[0]);
+      const Node& node = graph_.node(reader);
+      if (takes_any_layout(reader) && counts(reader, id)) choose(node.outputs[0]);
+      if (!cuts(node)) continue;
+      for (const ValueId part : node.outputs) {
+        if (chosen_[index_of(part)] || graph_.is_output(part)) continue;
+        chosen_[index_of(part)] = true;
+        fresh_.push_back(part);
+      }
     }
     const NodeId made_by = *graph_.value(id).producer;
     const Node& producer = graph_.node(made_by);

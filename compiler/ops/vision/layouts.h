@@ -13,7 +13,7 @@ namespace rlx {
 //   says, and so is what a depthwise one does that the graph's own transposes and reshapes bring
 //   from there or take there;
 // - that spreads through nodes that can do with any layout, elementwise ones, pools,
-//   resampling, concats and depthwise convolutions, forward and backward;
+//   resampling, concats, parts and depthwise convolutions, forward and backward;
 // - inputs, outputs and states stay dense, and so does what any other node makes: it is copied
 //   where a convolution reads it.
 std::vector<bool> channels_last_values(const OfferContext& at, const Graph& graph);

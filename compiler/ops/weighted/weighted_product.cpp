@@ -517,8 +517,10 @@ bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType al
   const auto normed = choose(weighted_offers(), at, product);
   if (normed.row == nullptr) return false;
   const auto other = choose(weighted_offers(), at, plain);
+  // The norm, and the step that rounds its rows.
+  const int steps = alone == product.x.dtype() ? 1 : 2;
   if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
-      other.microseconds + at.device().step_microseconds < normed.microseconds)
+      other.microseconds + steps * at.device().step_microseconds < normed.microseconds)
     return false;
   WeightedSize size = size_of(product);
   size.held = held_form(at, product);

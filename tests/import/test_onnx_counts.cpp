@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results as long as the data decide: padded, with a count, and kept apart by what reads them.
+#include "compiler/reference/evaluate.h"
+#include "tests/import/onnx_support.h"
+
+namespace rlx::test {
+namespace {
+
+std::vector<Tensor> evaluated(const SourceGraph& source, std::vector<double> x) {
+  Diagnostics diagnostics;
+  const auto module = bind_module(source, {}, ".", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  Tensor input = Tensor::zeros({DType::f32, {static_cast<int64_t>(x.size())}});
+  input.floats = std::move(x);
+  StateValues states;
+  auto outputs = evaluate_entry(*module, module->entries[0], {input}, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(outputs.has_value());
+  return *outputs;
+}
+
+// x f32[6]; "kept": the elements of relu(x) that are not zero.
+onnx::ModelProto model_of_kept() {
+  onnx::ModelProto model = model_with_input({"6"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "zero", {0});
+  add_node(graph, "Relu", {"x"}, {"r"});
+  add_node(graph, "NonZero", {"r"}, {"places"});
+  add_node(graph, "Squeeze", {"places", "zero"}, {"flat"});
+  add_node(graph, "Gather", {"r", "flat"}, {"kept"});
+  return model;
+}
+
+onnx::ModelProto model_with(const std::string& op, const std::vector<std::string>& more = {}) {
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  std::vector<std::string> inputs = {"kept"};
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  add_node(graph, op, inputs, {"y"});
+  graph.add_output()->set_name("y");
+  return model;
+}
+
+const std::vector<double> kInput = {1, -2, 3, -4, 0, 5};
+
+}  // namespace
+
+TEST_CASE("an output that ends early has its count beside it") {
+  const SourceGraph graph = read_good(model_with("Neg"));
+  CHECK(graph.entries[0].outputs == std::vector<std::string>{"y", "y.count"});
+  const auto got = evaluated(graph, kInput);
+  CHECK(got[0].type.shape == Shape{6});
+  CHECK(std::vector(got[0].floats.begin(), got[0].floats.begin() + 3) ==
+        std::vector<double>{-1, -3, -5});
+  CHECK(got[1].integers[0] == 3);
+}
+
+TEST_CASE("a bound below the definition's tells how many rows there were") {
+  for (const char* name : {"", "places", "places_node"}) {
+    const SourceGraph graph = read_good(model_with("Neg"), {.max_counts = {{name, 2}}});
+    CHECK(graph.entries[0].outputs ==
+          std::vector<std::string>{"y", "places_node.count", "y.count"});
+    const auto got = evaluated(graph, kInput);
+    CHECK(got[0].floats == std::vector<double>{-1, -3});
+    CHECK(got[1].integers[0] == 3);
+    CHECK(got[2].integers[0] == 2);
+  }
+  check_error(read_bad(model_with("Neg"), {.max_counts = {{"r", 2}}}), DiagCode::BadBinding,
+              "--max-count names \"r\"");
+}
+
+TEST_CASE("what reads along the axis is given rows that change nothing") {
+  const auto value_of = [](const std::string& op) {
+    onnx::ModelProto model = model_with(op);
+    add_integer(*model.mutable_graph()->mutable_node()->rbegin(), "keepdims", 0);
+    const SourceGraph graph = read_good(model);
+    CHECK(graph.entries[0].outputs.size() == 1);
+    return evaluated(graph, kInput)[0];
+  };
+  CHECK(value_of("ReduceSum").floats == std::vector<double>{9});
+  CHECK(value_of("ReduceMean").floats == std::vector<double>{3});
+  CHECK(value_of("ReduceMax").floats == std::vector<double>{5});
+  CHECK(value_of("ReduceMin").floats == std::vector<double>{1});
+  CHECK(value_of("ReduceProd").floats == std::vector<double>{15});
+  CHECK(value_of("ArgMax").integers == std::vector<int64_t>{2});
+}
+
+TEST_CASE("a shape that depends on a count makes results that end early") {
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "two", {2});
+  add_node(graph, "Shape", {"kept"}, {"n"});
+  add_node(graph, "Min", {"n", "two"}, {"k"});
+  add_node(graph, "TopK", {"kept", "k"}, {"best", "at"});
+  add_node(graph, "Slice", {"kept", "zero", "k"}, {"first"});
+  add_node(graph, "ConstantOfShape", {"n"}, {"zeros"});
+  add_node(graph, "Concat", {"kept", "best"}, {"both"});
+  add_integer(*graph.mutable_node()->rbegin(), "axis", 0);
+  for (const char* name : {"n", "best", "first", "zeros", "both"})
+    graph.add_output()->set_name(name);
+  const SourceGraph source = read_good(model);
+  const auto got = evaluated(source, kInput);
+  const auto rows = [&](size_t output, size_t count) {
+    const std::vector<double>& all = got[output].floats;
+    return std::vector(all.begin(), all.begin() + static_cast<ptrdiff_t>(count));
+  };
+  CHECK(got[0].integers[0] == 3);
+  CHECK(rows(1, 2) == std::vector<double>{5, 3});
+  CHECK(rows(2, 2) == std::vector<double>{1, 3});
+  CHECK(rows(3, 3) == std::vector<double>{0, 0, 0});
+  CHECK(rows(4, 5) == std::vector<double>{1, 3, 5, 5, 3});
+  // The counts of best, first, zeros and both.
+  for (size_t i = 0; i < 4; ++i)
+    CHECK(got[5 + i].integers[0] == std::vector<int64_t>{2, 2, 3, 5}[i]);
+}
+
+TEST_CASE("a scatter drops rows that do not count") {
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "ScatterElements", {"x", "flat", "kept"}, {"y"});
+  graph.add_output()->set_name("y");
+  CHECK(evaluated(read_good(model), {7, -1, 2, -3, 0, -9})[0].floats ==
+        std::vector<double>{7, -1, 2, -3, 0, -9});
+}
+
+TEST_CASE("what would read rows that do not count is refused with its node") {
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "last", {-1});
+  add_node(graph, "Gather", {"kept", "last"}, {"y"});
+  graph.add_output()->set_name("y");
+  check_error(read_bad(model), DiagCode::UnsupportedOp, "counts from the end");
+  // Two lists of different lengths.
+  onnx::ModelProto other = model_of_kept();
+  onnx::GraphProto& nodes = *other.mutable_graph();
+  add_node(nodes, "NonZero", {"x"}, {"places2"});
+  add_node(nodes, "Squeeze", {"places2", "zero"}, {"flat2"});
+  add_node(nodes, "Add", {"flat", "flat2"}, {"y"});
+  nodes.add_output()->set_name("y");
+  check_error(read_bad(other), DiagCode::UnsupportedOp, "apart for two of its inputs");
+  // The same list, found twice.
+  onnx::ModelProto twice = model_of_kept();
+  onnx::GraphProto& again = *twice.mutable_graph();
+  add_node(again, "NonZero", {"r"}, {"places2"});
+  add_node(again, "Squeeze", {"places2", "zero"}, {"flat2"});
+  add_node(again, "Add", {"flat", "flat2"}, {"y"});
+  again.add_output()->set_name("y");
+  CHECK(evaluated(read_good(twice), kInput)[1].integers[0] == 3);
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that are as long as the data decide: nonzero, selection by a mask, unique, torchvision's nms. Each is padded to the most
+rows that there may be, and how many there are is a value of its own, which the model's outputs get beside them. Operators behind
+them leave rows that do not count where they are; what would read these rows as if they counted is refused."""
+import math
+
+import sympy
+import torch
+
+from rlx_export_aten import aten
+from rlx_export_graph import Tensor, Unsupported, expression, known
+
+WORD = "the run decides how many rows count"
+HELP = "move it behind the model, to the host, where the count is known"
+
+
+def is_counted(symbol):
+    """Whether a symbol of torch.export is a number that the data give."""
+    return str(symbol).startswith(("u", "zuf"))
+
+
+def counted_axes(value):
+    """The axes of a value as torch describes it whose length the data decide: {axis: its expression}."""
+    if not isinstance(value, torch.Tensor):
+        return {}
+    dims = {axis: expression(dim) for axis, dim in enumerate(value.shape)}
+    return {axis: dim for axis, dim in dims.items() if any(map(is_counted, dim.free_symbols))}
+
+
+def elements(node):
+    return math.prod(sizes_of(node))
+
+
+def sizes_of(node):
+    sizes = [known(dim) for dim in node.meta["val"].shape]
+    if None in sizes:
+        raise Unsupported("how many rows of a dynamic dimension count; fix the dimension")
+    return sizes
+
+
+def masks_of(node):
+    """Of x[mask, ...]: the masks."""
+    return [index for index in node.args[1] if isinstance(index, torch.fx.Node)
+            and index.meta["val"].dtype in (torch.bool, torch.uint8)]
+
+
+def unique_rows(node):
+    return sizes_of(node.args[0])[node.args[1]] if "unique_dim" in str(node.target) else elements(node.args[0])
+
+
+# The most rows that there may be, by operator.
+MOST_ROWS = {
+    "aten.nonzero.default": lambda node: elements(node.args[0]),
+    "aten.masked_select.default": lambda node: math.prod(torch.broadcast_shapes(*map(sizes_of, node.args[:2]))),
+    "aten.index.Tensor": lambda node: max((elements(mask) for mask in masks_of(node)), default=0),
+    "aten._unique2.default": unique_rows,
+    "aten.unique_dim.default": unique_rows,
+    "aten.unique_consecutive.default": unique_rows,
+    "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
+}
+
+
+class Counts:
+    """Of one program: the numbers that data give, each with the most that it may be and the value that holds it.
+    limit: the user's bound, or None."""
+
+    def __init__(self, graph, limit=None):
+        self.graph, self.limit = graph, limit
+        self.most, self.values = {}, {}  # symbol: int, Tensor
+        self.opened = None  # the symbol of the node that is being converted
+
+    def enter(self, node):
+        """Before a node is converted: its result gets the largest size that it may have, and what it reads is checked."""
+        value = node.meta.get("val")
+        node.meta["counted"] = value
+        self.opened = None
+        for symbol in sorted(self.symbols_of(value) - set(self.most), key=str):
+            most = MOST_ROWS.get(str(node.target))
+            if most is None:
+                raise Unsupported(f"{symbol}, a number that data give; " + HELP)
+            self.opened = symbol
+            self.most[symbol] = most(node) if self.limit is None else min(most(node), self.limit)
+        if self.symbols_of(value):
+            node.meta["val"] = self.bounded(value)
+        self.check(node)
+
+    def symbols_of(self, value):
+        if isinstance(value, (tuple, list)):
+            return set().union(*map(self.symbols_of, value))
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return {symbol for symbol in expression(value).free_symbols if is_counted(symbol)}
+        return {symbol for dim in counted_axes(value).values() for symbol in dim.free_symbols if is_counted(symbol)}
+
+    def largest(self, dim):
+        """A size where every count is the largest."""
+        value = expression(dim).subs(self.most)
+        if not value.is_Integer:
+            raise Unsupported(f"the size {value} of a result depends on data and on dynamic dimensions; fix these")
+        return int(value)
+
+    def bounded(self, value):
+        if isinstance(value, (tuple, list)):
+            return [self.bounded(part) for part in value]
+        if isinstance(value, torch.SymInt):
+            return self.largest(value)
+        if not isinstance(value, torch.Tensor) or not counted_axes(value):
+            return value
+        shape = [self.largest(dim) if axis in counted_axes(value) else dim for axis, dim in enumerate(value.shape)]
+        return torch.empty(shape, dtype=value.dtype, device="meta")
+
+    def found(self, count):
+        """The count of the node that is being converted, an i64 scalar."""
+        if self.opened is not None:
+            self.values[self.opened] = count
+
+    def value(self, scope, size):
+        """The run's value of a size that depends on counts, an i64 scalar."""
+        size = sympy.sympify(size)
+        if size in self.values:
+            return self.values[size]
+        if size.is_Integer:
+            return scope.operand(int(size), torch.int64)
+        ops = {sympy.Add: "add", sympy.Mul: "mul"}
+        name = type(size).__name__
+        op = ops.get(size.func) or {"Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(name)
+        if op is None:
+            raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
+        parts = [self.value(scope, part) for part in size.args]
+        total = parts[0]
+        for part in parts[1:]:
+            total = scope.emit(op, [total, part], dtype=torch.int64, shape=())
+        return total
+
+    def fill(self, scope, x, node, value):
+        """x with `value` in the rows that do not count."""
+        for axis, size in counted_axes(node.meta.get("counted")).items():
+            along = [x.shape[axis] if i == axis else 1 for i in range(x.rank)]
+            rows = scope.emit("range", [scope.operand(0, torch.int64), None, scope.operand(1, torch.int64)], dtype=torch.int64,
+                              shape=[x.shape[axis]], count=x.shape[axis])
+            counts = scope.emit("lt", [scope.reshape(rows, along), self.value(scope, size)], dtype=torch.bool, shape=along)
+            x = scope.emit("where", [counts, x, scope.operand(value, x.dtype)], dtype=x.dtype, shape=x.shape)
+        return x
+
+    def give_filled(self, scope, node, arguments):
+        """The arguments of a handler, where rows that do not count change nothing."""
+        if node.meta.get("fills"):
+            name = next(iter(arguments))
+            value = NEUTRAL[str(node.target)]
+            if not arguments[name].dtype.is_floating_point and math.isinf(value):
+                limits = torch.iinfo(arguments[name].dtype)
+                value = limits.max if value > 0 else limits.min
+            arguments[name] = self.fill(scope, arguments[name], node.args[0], value)
+        return arguments
+
+    # What operators read of rows that do not count.
+
+    def check(self, node):
+        inputs = [(i, arg) for i, arg in enumerate(node.args) if isinstance(arg, torch.fx.Node)]
+        listed = [(i, part) for i, arg in enumerate(node.args) if isinstance(arg, (list, tuple)) for part in arg
+                  if isinstance(part, torch.fx.Node)]
+        padded = {i: counted_axes(arg.meta.get("counted")) for i, arg in [*inputs, *listed]
+                  if counted_axes(arg.meta.get("counted"))}
+        self.check_numbers(node, inputs)
+        if not padded or node.op != "call_function" or not hasattr(node.target, "_schema"):
+            return
+        target = str(node.target)
+        if target in MOST_ROWS and target != "aten.index.Tensor":
+            if target in FILLED:
+                return
+        elif torch.Tag.pointwise in node.target.tags or target in FREE:
+            return
+        rule = RULES.get(target)
+        node.meta["fills"] = set(padded) <= {0} and target in NEUTRAL and not (rule and rule(node, padded))
+        if node.meta["fills"]:
+            return
+        if rule is None or not rule(node, padded):
+            raise Unsupported(f"{WORD} of what it reads; " + HELP)
+
+    def check_numbers(self, node, inputs):
+        """A count as a number in arithmetic would be the largest count."""
+        if node.op != "call_function" or not hasattr(node.target, "_schema") or "arange" in str(node.target):
+            return
+        for i, arg in inputs:
+            is_number = isinstance(arg.meta.get("counted"), (torch.SymInt, torch.SymFloat)) and self.symbols_of(arg.meta["counted"])
+            if is_number and i < len(node.target._schema.arguments) and "Scalar" in str(node.target._schema.arguments[i]):
+                raise Unsupported(f"{WORD}, and it computes with their number; " + HELP)
+
+
+# Operators on whose results rows stay rows, whatever the axis.
+FREE = {f"aten.{name}" for name in (
+    "clone.default", "_to_copy.default", "alias.default", "detach.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
+    "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
+    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default")} | {"torchvision.roi_align.default"}
+# What changes no result along a counted axis.
+NEUTRAL = {f"aten.{name}": value for names, value in {
+    ("sum.default", "sum.dim_IntList", "any.default", "any.dim"): 0,
+    ("prod.default", "prod.dim_int", "all.default", "all.dim"): 1,
+    ("max.default", "max.dim", "amax.default", "argmax.default", "softmax.int", "_softmax.default", "_log_softmax.default",
+     "logsumexp.default"): -math.inf,
+    ("min.default", "min.dim", "amin.default", "argmin.default"): math.inf}.items() for name in names}
+# Operators that are given other rows in the place of those that do not count.
+FILLED = ("aten.nonzero.default", "torchvision.nms.default")
+
+
+def counted_dims(padded, i=0):
+    return list(padded.get(i, {}))
+
+
+def argument(node, at, name, absent=None):
+    return node.args[at] if len(node.args) > at else node.kwargs.get(name, absent)
+
+
+def keeps_dims(at, name, absent=-1):
+    """Other rows than those along the axes that it works on."""
+    def rule(node, padded):
+        rank = node.args[0].meta["val"].dim()
+        axes = argument(node, at, name, absent)
+        axes = axes if isinstance(axes, (list, tuple)) else [axes]
+        return set(padded) <= {0} and not {axis % rank for axis in axes if axis is not None} & set(counted_dims(padded)) and axes != [None]
+    return rule
+
+
+def keeps_leading(node, padded):
+    """A view in which as many elements stand before the axis as before."""
+    before, after = node.args[0].meta["counted"], node.meta["counted"]
+    old, new = counted_axes(before), counted_axes(after)
+    if len(old) != 1 or len(new) != 1:
+        return False
+    (a, _), (b, _) = *old.items(), *new.items()
+    return math.prod(map(expression, before.shape[:a])) == math.prod(map(expression, after.shape[:b]))
+
+
+def from_start(node, padded):
+    axis = argument(node, 1, "dim", 0) % node.args[0].meta["val"].dim()
+    start, step = argument(node, 2, "start"), argument(node, 4, "step", 1)
+    ends = argument(node, 3, "end")
+    is_forward = all(value is None or (isinstance(value, int) and value >= 0) or isinstance(value, torch.fx.Node) for value in (start, ends))
+    return axis not in counted_dims(padded) or (is_forward and step == 1)
+
+
+def from_front(node, padded):
+    axis = argument(node, 1, "dim") % node.args[0].meta["val"].dim()
+    return axis not in counted_dims(padded) or (isinstance(node.args[2], int) and node.args[2] >= 0)
+
+
+def joins_other_axes(node, padded):
+    parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node)]
+    axis = argument(node, 1, "dim", 0) % parts[0].meta["val"].dim()
+    return all(axis not in counted_axes(part.meta.get("counted")) for part in parts[:-1])
+
+
+def keeps_lines(first, second):
+    """A product whose counted axes are lines: of its operands at these places, never those that are summed."""
+    def rule(node, padded):
+        for i, summed in ((first, -1), (second, -2)):
+            value = node.args[i].meta.get("counted")
+            if value is not None and (summed % value.dim() if value.dim() > 1 else 0) in counted_axes(value):
+                return False
+        return True
+    return rule
+
+
+def keeps_input_lines(node, padded):
+    return set(padded) <= {0} and node.args[0].meta["val"].dim() - 1 not in counted_dims(padded)
+
+
+def keeps_images(node, padded):
+    return set(padded) <= {0} and counted_dims(padded) == [0]
+
+
+def keeps_outer(node, padded):
+    """A norm over the last axes, as many as its shape has."""
+    rank = node.args[0].meta["val"].dim()
+    return set(padded) <= {0} and all(axis < rank - len(node.args[1]) for axis in counted_dims(padded))
+
+
+def chosen(node, padded):
+    return True  # indices name rows that count, and rows of indices are rows of the result
+
+
+RULES = {f"aten.{name}": rule for names, rule in {
+    ("view.default", "reshape.default", "_unsafe_view.default"): keeps_leading,
+    ("slice.Tensor",): from_start,
+    ("select.int",): from_front,
+    ("cat.default",): joins_other_axes,
+    ("stack.default",): lambda node, padded: True,
+    ("index.Tensor", "_unsafe_index.Tensor", "index_select.default", "gather.default", "embedding.default"): chosen,
+    ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "argmax.default", "argmin.default",
+     "logsumexp.default"): keeps_dims(1, "dim", None),
+    ("max.dim", "min.dim", "softmax.int", "_softmax.default", "_log_softmax.default", "cumsum.default", "sort.default",
+     "prod.dim_int", "any.dim", "all.dim"): keeps_dims(1, "dim"),
+    ("topk.default",): keeps_dims(2, "dim"),
+    ("mm.default", "matmul.default", "bmm.default"): keeps_lines(0, 1),
+    ("addmm.default",): keeps_lines(1, 2),
+    ("linear.default",): keeps_input_lines,
+    ("native_layer_norm.default", "layer_norm.default", "rms_norm.default"): keeps_outer,
+    ("convolution.default", "conv2d.default", "max_pool2d.default", "avg_pool2d.default", "max_pool2d_with_indices.default",
+     "_native_batch_norm_legit_no_training.default", "batch_norm.default", "adaptive_avg_pool2d.default",
+     "_adaptive_avg_pool2d.default"): keeps_images,
+}.items() for name in names}
+
+
+# ---- handlers
+
+def found_rows(s, op, inputs, types, **attributes):
+    """A node with a bound on its rows and their count as its second result."""
+    results = s.emit_many(op, inputs, [types[0], (torch.int64, ()), *types[1:]], max_count=s.counts.most[s.counts.opened],
+                          index_dtype="i64", **attributes)
+    count = results.pop(1)
+    most = s.operand(s.counts.most[s.counts.opened], torch.int64)
+    s.counts.found(s.emit("min", [count, most], dtype=torch.int64, shape=()))
+    return results
+
+
+def true_places(s, mask, node):
+    """Where a mask holds: [most, rank]."""
+    mask = s.counts.fill(s, s.cast(mask, torch.bool), node, False)
+    shape = [s.counts.most[s.counts.opened], mask.rank]
+    return found_rows(s, "nonzero", [mask], [(torch.int64, shape)])[0]
+
+
+@aten("nonzero.default", "nonzero_numpy.default")
+def nonzero(s, x):
+    if x.rank == 0:
+        raise Unsupported("nonzero of a scalar")
+    x = s.emit("ne", [x, s.operand(0, x.dtype)], dtype=torch.bool, shape=x.shape)
+    return true_places(s, x, s.node.args[0])
+
+
+@aten("masked_select.default")
+def masked_select(s, x, mask):
+    return found_rows(s, "masked_select", [x, s.cast(mask, torch.bool)], [(x.dtype, s.out.shape)])[0]
+
+
+@aten("_unique2.default", "unique_dim.default", "unique_consecutive.default")
+def unique(s, x, dim=None, **_):
+    is_consecutive = "consecutive" in str(s.node.target)
+    most = s.counts.most[s.counts.opened]
+    values = s.node.meta["val"]
+    rows = x.shape[dim] if dim is not None else math.prod(x.shape)
+    index = torch.int64
+    found = found_rows(s, "unique", [x], [(x.dtype, values[0].shape), (index, [most]), (index, [rows]), (index, [most])], axis=dim,
+                       consecutive=True if is_consecutive else None)
+    return [found[0], s.reshape(found[2], list(values[1].shape)) if values[1].numel() else found[2], found[3]]
+
+
+@aten("torchvision.nms.default")
+def non_max_suppression(s, dets, scores, iou_threshold):
+    count = dets.shape[0]
+    scores = s.counts.fill(s, scores, s.node.args[1], -math.inf)
+    filled = bool(counted_axes(s.node.args[1].meta.get("counted")))
+    boxes, scores = s.reshape(dets, [1, count, 4]), s.reshape(scores, [1, 1, count])
+    most = s.counts.most[s.counts.opened]
+    rows = found_rows(s, "non_max_suppression", [boxes, scores], [(torch.int64, [most, 3])], max_per_class=count,
+                      iou_threshold=float(iou_threshold), score_threshold=-1.0e38 if filled else None)[0]
+    return s.reshape(s.narrow(rows, 1, 2, 1), [most])
+
+
+def by_masks(s, indices):
+    """Indices of x[...] in which the places of a mask stand for the mask."""
+    columns = []
+    for at, index in enumerate(indices):
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            columns.append(index)
+            continue
+        if s.counts.opened is None:
+            s.counts.opened = next(iter(expression(dim) for dim in s.node.meta["counted"].shape
+                                        if expression(dim) in s.counts.most))
+        places = true_places(s, index, s.node.args[1][at])
+        columns += [s.reshape(s.narrow(places, 1, axis, 1), [places.shape[0]]) for axis in range(index.rank)]
+    return columns
