@@ -294,7 +294,7 @@ Status NullPlan::check_tuned() const {
   for (const GemmReport& report : gemm_reports()) {
     if (report.tuned) continue;
     return {RLX_UNSUITABLE_DEVICE,
-            text_of("entry ", quoted(report.entry), ", step ", report.step,
+            text_of("entry ", rlx::quoted(report.entry), ", step ", report.step,
                     " has no algorithm chosen for the ", kName, "; run rlxc tune on this device")};
   }
   return {};

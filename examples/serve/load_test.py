@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests to the application of app.py, with a replica killed in the middle: every one must be answered, and rightly.
+
+    python load_test.py MODEL EXPECTED.npy [--count 10000] [--clients 32] [--replicas 2] [--device vulkan] [--no-kill]
+
+MODEL is a plan of examples/mnist with the batch free, or that model for onnxruntime (.onnx). EXPECTED: the digits of
+examples/mnist/images.npy. Prints p50 and p99, requests a second, and what was lost or wrong; exit code 1 where anything was. Ends after
+--seconds in any case: what has no answer by then is lost.
+"""
+import argparse
+import asyncio
+import os
+import pathlib
+import signal
+import sys
+import time
+
+import aiohttp
+import numpy as np
+
+import app
+
+IMAGES = pathlib.Path(__file__).resolve().parent.parent / "mnist" / "images.npy"
+
+
+def kill_a_replica():
+    """Ends the process of one replica of `digits` on this machine, as a crash would."""
+    process = app.serve.get_deployment_handle("digits", "rlx").process.remote().result()
+    os.kill(process, signal.SIGKILL)
+    return process
+
+
+async def send(options, images, expected):
+    times, wrong, lost, killed = [], [], [], []
+    numbers = iter(range(options.count))
+    url = f"http://127.0.0.1:{options.port}/digits"
+    loop = asyncio.get_running_loop()
+    end = time.monotonic() + options.seconds
+
+    async def client(session):
+        for number in numbers:
+            if number == options.count // 2 and not options.no_kill:
+                killed.append(await loop.run_in_executor(None, kill_a_replica))
+            which = number % len(images)
+            begin = time.perf_counter()
+            try:
+                async with session.post(url, data=images[which].tobytes(),
+                                        timeout=aiohttp.ClientTimeout(total=max(0.1, end - time.monotonic()))) as answer:
+                    digit = (await answer.json())["digit"] if answer.status == 200 else None
+            except (aiohttp.ClientError, asyncio.TimeoutError):
+                digit = None
+            times.append(time.perf_counter() - begin)
+            if digit is None:
+                lost.append(number)
+            elif digit != expected[which]:
+                wrong.append(number)
+
+    begin = time.monotonic()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=options.clients)) as session:
+        await asyncio.gather(*(client(session) for _ in range(options.clients)))
+    return np.array(times), wrong, lost, killed, time.monotonic() - begin
+
+
+def main():
+    options = argparse.ArgumentParser(description="Requests with a replica killed in the middle")
+    options.add_argument("model")
+    options.add_argument("expected")
+    options.add_argument("--count", type=int, default=10000)
+    options.add_argument("--clients", type=int, default=32)
+    options.add_argument("--seconds", type=float, default=1800)
+    options.add_argument("--no-kill", action="store_true")
+    options.add_argument("--replicas", default="2")
+    options.add_argument("--device", default="vulkan")
+    options.add_argument("--port", default="8123")
+    options.add_argument("--metrics-port", default="8124")
+    options = options.parse_args()
+    application = app.parser().parse_args(["--digits", options.model, "--device", options.device, "--replicas", options.replicas,
+                                           "--port", options.port, "--metrics-port", options.metrics_port])
+    app.start(application)
+    images, expected = np.load(IMAGES), np.load(options.expected).reshape(-1)
+    times, wrong, lost, killed, seconds = asyncio.run(send(options, images, expected))
+    p50, p99 = np.percentile(times, [50, 99]) * 1e3
+    engine = "onnxruntime" if options.model.endswith(".onnx") else f"rlx on {options.device}"
+    print(f"{engine}: {len(times)} requests by {options.clients} clients to {options.replicas} replicas in {seconds:.1f} s, "
+          f"{len(times) / seconds:.0f} a second; p50 {p50:.1f} ms, p99 {p99:.1f} ms; "
+          f"{len(killed)} replica killed, {len(lost)} lost, {len(wrong)} wrong")
+    app.serve.shutdown()
+    app.ray.shutdown()
+    sys.exit(1 if lost or wrong or len(times) != options.count else 0)
+
+
+if __name__ == "__main__":
+    main()
