@@ -168,7 +168,8 @@ bool take_known_part(const Module& module, Graph& graph, NodeId id) {
   const TensorType& x = graph.value(*node.inputs[0]).type;
   const Weight* index = weight_of(module, graph, *node.inputs[1]);
   const bool is_one = index != nullptr && is_known(*index) && element_count(index->type.shape) == 1;
-  if (!is_one || block_elements(x.dtype) != 1) return false;
+  // Lists stay: of sizes that the run gives, others read the numbers.
+  if (!is_one || x.shape.size() < 2 || block_elements(x.dtype) != 1) return false;
   const int64_t written = weight_tensor(module, *index).integers.at(0);
   const int64_t written_axis = node_integer(node, "axis");
   const int64_t axis =
