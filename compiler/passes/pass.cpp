@@ -40,6 +40,8 @@ constexpr Pass kPasses[] = {
     {"fold-constants", "evaluate what is known", 1, PassStage::Neutral, fold_constants},
     {"merge-common", "compute equal things once", 1, PassStage::Neutral, merge_common},
     {"remove-dead", "drop what nobody reads", 0, PassStage::Neutral, remove_dead},
+    {"phases-of-transposes", "phases of transposed convolutions as one conv", 2,
+     PassStage::PerTarget, phases_of_transposes},
     {"fuse-epilogues", "bias, activation and residual into matmul", 2, PassStage::PerTarget,
      fuse_epilogues},
     {"fuse-conv", "activation and residual into conv", 2, PassStage::PerTarget, fuse_conv},

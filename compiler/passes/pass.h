@@ -76,6 +76,8 @@ size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagno
 size_t fold_pads(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes one conv of all phases of a transposed convolution where the target then takes less time.
+size_t phases_of_transposes(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Evaluates nodes whose inputs are constants. Nodes over weights that are large or made on the
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuse_conv where a target adds residuals, and lay_out_filters.
+// fuse_conv where a target adds residuals, lay_out_filters, lay_out_copies, and phases_of_transposes.
 #include "compiler/passes/products.h"
 #include "tests/passes/pass_support.h"
 
@@ -148,6 +148,44 @@ TEST_CASE("an image that views copy is copied as the conv behind them reads it")
                            "attributes": {"shape": [1, 16, 5, 6]}}, )" +
                        conv("c", "w", "y"));
   CHECK(apply_for(lay_out_copies, plain, "cuda", kHalfTolerance) == 0);
+}
+
+// x [1, 128, 100] or [1, 128, 12, 12], filters w of a transposed convolution, bias b [64].
+Module transposed(const std::string& x, const std::string& w, const std::string& attributes,
+                  const std::string& weights = "") {
+  const std::string data =
+      weights.empty()
+          ? R"({"random": {"distribution": "uniform", "low": -0.5, "high": 0.5, "seed": 5}})"
+          : weights;
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": )" + x +
+                            R"(}], "params": [{"name": "w", "dtype": "f16", "shape": )" + w +
+                            R"(, "data": )" + data + "}, " + filters("b", "f16", "[64]") +
+                            R"(], "nodes": [{"op": "conv_transpose", "inputs": ["x", "w", "b"],
+                                "outputs": ["y"], "attributes": )" +
+                            attributes + R"(}], "outputs": ["y"])");
+  apply(decompose, module);
+  return module;
+}
+
+TEST_CASE("the phases of a transposed conv are filters of one conv on tensor cores") {
+  Module rows = transposed("[1, 128, 100]", "[128, 64, 16]", R"({"stride": [8], "pads": [4]})");
+  CHECK(apply_for(phases_of_transposes, rows, "cuda", kHalfTolerance) == 1);
+  CHECK(only_node(rows, "conv").attributes.at("pads") == AttributeValue(Ints{1, 1}));
+  Module images = transposed("[1, 128, 12, 12]", "[128, 64, 4, 6]",
+                             R"({"stride": [2, 3], "pads": [1, 0, 2, 1]})");
+  CHECK(apply_for(phases_of_transposes, images, "cuda", kHalfTolerance) == 1);
+  CHECK(only_node(images, "conv").attributes.at("pads") == AttributeValue(Ints{1, 1, 1, 1}));
+}
+
+TEST_CASE("other transposed convs are gathered") {
+  const char* other = GENERATE(R"({"stride": [2, 2], "dilation": [2, 1]})", R"({"stride": [3, 2]})",
+                               R"({"stride": [2, 2], "output_padding": [1, 0]})");
+  Module module = transposed("[1, 128, 12, 12]", "[128, 64, 4, 4]", other);
+  CHECK(apply_for(phases_of_transposes, module, "cuda", kHalfTolerance) == 0);
+  // Zeros that are multiplied beside x would make NaN of an infinite tap.
+  Module infinite = transposed("[1, 128, 12, 12]", "[128, 64, 4, 4]", R"({"stride": [2, 2]})",
+                               R"({"splat": "inf"})");
+  CHECK(apply_for(phases_of_transposes, infinite, "cuda", kHalfTolerance) == 0);
 }
 
 }  // namespace rlx::test

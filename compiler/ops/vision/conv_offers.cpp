@@ -186,6 +186,14 @@ std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& gra
   return row == nullptr ? std::nullopt : std::optional(row->layouts);
 }
 
+std::optional<double> conv_node_microseconds(const OfferContext& at, const Graph& graph,
+                                             const Node& node) {
+  const std::optional<ConvProblem> problem = problem_of(graph, node);
+  if (!problem) return std::nullopt;
+  const auto choice = choose(conv_offers(), at, *problem);
+  return choice.row == nullptr ? std::nullopt : std::optional(choice.microseconds);
+}
+
 bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node) {
   if (node.op != "conv" || graph.value(node.outputs[0]).type.shape.size() != 4) return false;
   std::optional<ConvProblem> problem = problem_of(graph, node);

@@ -35,6 +35,10 @@ std::span<const ConvOffer> conv_offers();
 std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& graph,
                                         const Node& node);
 
+// How long that kernel takes by the device's model; nullopt where no row takes the node.
+std::optional<double> conv_node_microseconds(const OfferContext& at, const Graph& graph,
+                                             const Node& node);
+
 // Whether a conv node's kernel reads and writes channels last where its neighbours do, without a
 // gain of its own that copies would be worth.
 bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node);

@@ -2,6 +2,8 @@
 // conv_transpose over one to three spatial dims (ops.md 9.2). Where windows do not overlap (stride
 // = kernel) it becomes a 1x1 conv into kernel-many times the filters, whose pixels are then put in
 // place; otherwise each output is gathered by a kernel.
+#include "compiler/ops/vision/conv_transpose.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +17,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
+#include "compiler/support/check.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -301,6 +304,102 @@ bool decompose_conv_transpose(RewriteContext& ctx) {
   return true;
 }
 
+// ---- phases ----
+
+// What the phases of the whole result need: as many taps of each, all pixels there, one group.
+bool has_equal_phases(const Window& window) {
+  for (size_t d = kSpatialDims - window.rank; d < kSpatialDims; ++d) {
+    const Dim whole = (window.in[d] - 1) * window.stride[d] + window.kernel[d];
+    if (window.in[d].is_free() || window.dilation[d] != 1 ||
+        window.kernel[d] % window.stride[d] != 0 || window.begin[d] + window.out[d] > whole)
+      return false;
+  }
+  return true;
+}
+
+// The sizes of a window's dims.
+struct Phases {
+  std::vector<int64_t> strides;
+  std::vector<int64_t> taps;  // of a phase
+  int64_t count = 1;
+};
+
+Phases phases_of(const Window& window) {
+  Phases phases;
+  for (size_t d = kSpatialDims - window.rank; d < kSpatialDims; ++d) {
+    phases.strides.push_back(window.stride[d]);
+    phases.taps.push_back(window.kernel[d] / window.stride[d]);
+    phases.count *= phases.strides.back();
+  }
+  return phases;
+}
+
+// [C, Co, k..] as filters [phases * Co, C, taps..], turned round.
+ValueId phase_filters(RewriteContext& ctx, const Phases& phases) {
+  const Shape w = ctx.type(ctx.input(1)).shape;
+  const auto rank = static_cast<int64_t>(phases.taps.size());
+  Ints split = {w[0], w[1]};
+  Ints turned;
+  Ints perm;
+  Ints joined = {phases.count * w[1], w[0]};
+  for (int64_t i = 0; i < rank; ++i) {
+    split.push_back(phases.taps[static_cast<size_t>(i)]);
+    split.push_back(phases.strides[static_cast<size_t>(i)]);
+    turned.push_back(2 + 2 * i);
+    perm.push_back(3 + 2 * i);
+    joined.push_back(phases.taps[static_cast<size_t>(i)]);
+  }
+  perm.push_back(1);
+  perm.push_back(0);
+  for (int64_t i = 0; i < rank; ++i) perm.push_back(2 + 2 * i);
+  const ValueId parts = ctx.emit("reshape", {ctx.input(1)}, {{"shape", split}});
+  const ValueId reversed = ctx.emit("reverse", {parts}, {{"axes", turned}});
+  const ValueId ordered = ctx.emit("transpose", {reversed}, {{"perm", perm}});
+  return ctx.emit("reshape", {ordered}, {{"shape", joined}});
+}
+
+// The bias once for each phase.
+std::optional<ValueId> phase_bias(RewriteContext& ctx, const Phases& phases) {
+  if (!ctx.has_input(2)) return std::nullopt;
+  const Dim filters = ctx.type(ctx.input(2)).shape[0];
+  const ValueId wide = ctx.emit("expand", {ctx.input(2)}, {{"shape", Ints{phases.count, filters}}});
+  return ctx.emit("reshape", {wide}, {{"shape", Ints{phases.count * filters}}});
+}
+
+// [N, phases * Co, places..] as y.
+ValueId placed_phases(RewriteContext& ctx, ValueId product, const Window& window,
+                      const Phases& phases) {
+  const Shape from = ctx.type(product).shape;
+  const auto rank = static_cast<int64_t>(window.rank);
+  const Dim filters = from[1] / phases.count;
+  Ints split = {from[0]};
+  Ints perm = {0, rank + 1};
+  Ints joined = {from[0], filters};
+  Ints axes;
+  Ints starts;
+  Ints ends;
+  for (int64_t i = 0; i < rank; ++i) split.push_back(phases.strides[static_cast<size_t>(i)]);
+  split.push_back(filters);
+  bool crops = false;
+  for (int64_t i = 0; i < rank; ++i) {
+    const size_t d = kSpatialDims - window.rank + static_cast<size_t>(i);
+    const Dim& places = from[static_cast<size_t>(2 + i)];
+    split.push_back(places);
+    perm.push_back(rank + 2 + i);
+    perm.push_back(1 + i);
+    joined.push_back(places * phases.strides[static_cast<size_t>(i)]);
+    axes.push_back(2 + i);
+    starts.push_back(window.begin[d]);
+    ends.push_back(window.begin[d] + window.out[d]);
+    crops = crops || joined.back() != window.out[d];
+  }
+  const ValueId parts = ctx.emit("reshape", {product}, {{"shape", split}});
+  const ValueId ordered = ctx.emit("transpose", {parts}, {{"perm", perm}});
+  const ValueId whole = ctx.emit("reshape", {ordered}, {{"shape", joined}});
+  if (!crops) return whole;
+  return ctx.emit("slice", {whole}, {{"axes", axes}, {"starts", starts}, {"ends", ends}});
+}
+
 // ---- lower_conv_transpose ----
 
 void define_phases(DispatchBuilder<ConvParams>& dispatch, const Window& window) {
@@ -313,6 +412,40 @@ void define_phases(DispatchBuilder<ConvParams>& dispatch, const Window& window) 
   }
 }
 
+// How the gathering kernel takes a problem.
+struct Gathering {
+  Dim group_in;
+  Dim group_out;
+  Dim columns;  // places of a phase in all images
+  int64_t phases = 1;
+  DType acc;
+  TileChoice choice;
+};
+
+Gathering gathering_of(const OfferContext& at, const Window& window, const TensorType& x,
+                       const Shape& w, int64_t groups) {
+  Dim places = 1;
+  int64_t phases = 1;
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    places *= ceil_div(window.out[d], window.stride[d]);
+    phases *= window.stride[d];
+  }
+  Gathering result{.group_in = w[0] / groups,
+                   .group_out = w[1],
+                   .columns = x.shape[0] * places,
+                   .phases = phases,
+                   .acc = accumulator_of(x.dtype),
+                   .choice = {}};
+  const Dim depth = result.group_in * window.taps();
+  result.choice =
+      choose_tile({.m = result.group_out.bound(),
+                   .n = result.columns.bound(),
+                   .k = std::max<int64_t>(depth.bound() / phases, 1),
+                   .batches = groups * phases},
+                  {.allow_splits = false, .acc_bytes = element_bytes(result.acc)}, at.device());
+  return result;
+}
+
 bool lower_conv_transpose(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const TensorRef w = ctx.dense_input(1);
@@ -321,23 +454,9 @@ bool lower_conv_transpose(LowerContext& ctx) {
   const std::optional<Window> window = transposed_window(ctx, x.shape(), w.shape());
   if (!window) return false;
   if (element_count(y.shape()) == 0) return true;
-  const Dim group_in = w.shape()[0] / groups;
-  const Dim group_out = w.shape()[1];
-  Dim places = 1;
-  int64_t phases = 1;
-  for (size_t d = 0; d < kSpatialDims; ++d) {
-    places *= ceil_div(window->out[d], window->stride[d]);
-    phases *= window->stride[d];
-  }
-  const Dim columns = x.shape()[0] * places;
+  const auto [group_in, group_out, columns, phases, acc, choice] =
+      gathering_of(ctx, *window, x.type, w.shape(), groups);
   const Dim depth = group_in * window->taps();
-  const DType acc = accumulator_of(x.dtype());
-  const TileChoice choice =
-      choose_tile({.m = group_out.bound(),
-                   .n = columns.bound(),
-                   .k = std::max<int64_t>(depth.bound() / phases, 1),
-                   .batches = groups * phases},
-                  {.allow_splits = false, .acc_bytes = element_bytes(acc)}, ctx.target().device);
   const Dim tiles =
       ceil_div(group_out, choice.tile.m) * ceil_div(columns, choice.tile.n) * groups * phases;
   if (most_of({columns, depth, groups * group_out, tiles, window->in_count()}) > kCountLimit) {
@@ -480,6 +599,35 @@ constexpr std::array<OpDef, 2> make_ops() {
 constexpr std::array<OpDef, 2> kConvTransposeOps = make_ops();
 
 }  // namespace
+
+double conv_transpose_microseconds(const OfferContext& at, const Graph& graph, const Node& node) {
+  Diagnostics diagnostics;
+  NodeContext ctx(*find_op(node.op), node, diagnostics);
+  const TensorType& x = graph.value(*node.inputs[0]).type;
+  const Shape& w = graph.value(*node.inputs[1]).type.shape;
+  const std::optional<Window> window = transposed_window(ctx, x.shape, w);
+  RLX_CHECK(window.has_value(), diagnostics.text());
+  return at.device().step_microseconds +
+         gathering_of(at, *window, x, w, ctx.attrs().integer("groups")).choice.microseconds;
+}
+
+std::optional<ValueId> emit_transpose_phases(RewriteContext& ctx) {
+  const Shape x = ctx.type(ctx.input(0)).shape;
+  const Shape w = ctx.type(ctx.input(1)).shape;
+  const std::optional<Window> window = transposed_window(ctx, x, w);
+  const bool fits = window && ctx.attrs().integer("groups") == 1 && !x[0].is_free() &&
+                    element_count(x) > 0 && has_equal_phases(*window);
+  if (!fits) return std::nullopt;
+  const Phases phases = phases_of(*window);
+  Ints pads;
+  for (size_t twice = 0; twice < 2; ++twice)
+    for (const int64_t taps : phases.taps) pads.push_back(taps - 1);
+  const ValueId product =
+      ctx.emit("conv", {ctx.input(0), phase_filters(ctx, phases), phase_bias(ctx, phases)},
+               {{"pads", pads}});
+  ctx.replace_output(0, placed_phases(ctx, product, *window, phases));
+  return product;
+}
 
 std::span<const OpDef> conv_transpose_ops() {
   return kConvTransposeOps;
