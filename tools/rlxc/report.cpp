@@ -305,6 +305,9 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "becomes an entry, decode for 1 and prefill_N for N")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--verify", arguments.verify,
+                     "Of a language model: tokens of one more entry, verify_N, that gives the next "
+                     "one behind each: what rlxrun --draft needs");
 }
 
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {
@@ -322,6 +325,7 @@ std::optional<ImportOptions> parse_import_options(const ImportArguments& argumen
   options.constants = std::move(*constants);
   options.language.context = arguments.context;
   options.language.chunks = arguments.chunks;
+  options.language.verify = arguments.verify;
   return options;
 }
 

@@ -61,9 +61,10 @@ struct ImportArguments {
   std::optional<int64_t> max_iterations;
   std::optional<int64_t> context;
   std::vector<int64_t> chunks;
+  std::optional<int64_t> verify;
   bool auto_promote = false;
 };
-// --dim, --input-shape, --const, --state, --max-iterations, --ctx and --chunks.
+// --dim, --input-shape, --const, --state, --max-iterations, --ctx, --chunks and --verify.
 void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 // The same for commands that make no plan, where a symbol has one range at most.
