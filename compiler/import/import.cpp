@@ -64,13 +64,15 @@ bool refuse_shapes(const std::string& file, const ImportOptions& options,
   return true;
 }
 
-// --ctx and --chunks for what is no language model.
+// --ctx, --chunks and --verify for what is no language model.
 bool refuse_language(const std::string& file, const ImportOptions& options,
                      Diagnostics& diagnostics) {
-  if (!options.language.context && options.language.chunks.empty()) return false;
-  diagnostics.error(DiagCode::BadOption, {file, ""},
-                    "--ctx and --chunks are for language models (GGUF files and checkpoints)",
-                    "entries of other models are made by --entry, their sizes bound by --dim");
+  const LanguageOptions& language = options.language;
+  if (!language.context && language.chunks.empty() && !language.verify) return false;
+  diagnostics.error(
+      DiagCode::BadOption, {file, ""},
+      "--ctx, --chunks and --verify are for language models (GGUF files and checkpoints)",
+      "entries of other models are made by --entry, their sizes bound by --dim");
   return true;
 }
 

@@ -62,9 +62,10 @@ using MaxCounts = std::map<std::string, int64_t>;
 
 // Of language models (GGUF files and checkpoints).
 struct LanguageOptions {
-  std::optional<int64_t> context;  // rows of the caches; none: the model's own, at most 4096
-  std::vector<int64_t> chunks;     // tokens of each entry; none: 1, 8, 32, 128 and 512
-  DType cache = DType::f32;        // element type of the caches
+  std::optional<int64_t> context;      // rows of the caches; none: the model's own, at most 4096
+  std::vector<int64_t> chunks;         // tokens of each entry; none: 1, 8, 32, 128 and 512
+  std::optional<int64_t> verify = {};  // tokens of an entry that gives what follows each, if any
+  DType cache = DType::f32;            // element type of the caches
 };
 
 struct ImportOptions {

@@ -217,6 +217,13 @@ TEST_CASE("a GGUF model has an entry for each number of tokens, over shared cach
   CHECK(graph.states[0].shape ==
         std::vector<SourceDim>{int64_t{1}, int64_t{2}, int64_t{32}, int64_t{4}});
   CHECK(graph.params.size() == 11);
+  ImportOptions verifying = kDecodeAndFour;
+  verifying.language.verify = 3;
+  const SourceGraph with_drafts = good_model(small_llama().bytes(), verifying);
+  REQUIRE(with_drafts.entries.size() == 4);
+  CHECK(with_drafts.entries[3].name == "verify_3");
+  CHECK(with_drafts.entries[3].inputs.size() == 3);
+  CHECK(with_drafts.entries[3].outputs == Strings{"next"});
   Diagnostics diagnostics;
   const auto module = bind_module(graph, {}, "/nonexistent", diagnostics);
   INFO(diagnostics.text());
@@ -353,6 +360,11 @@ TEST_CASE("--ctx and --chunks are for language models, and within their range") 
   check_error(chosen(16, {1, 17}), DiagCode::BadOption, "--chunks wants");
   check_error(chosen(16, {2, 2}), DiagCode::BadOption, "--chunks wants");
   check_error(chosen(100, {1}), DiagCode::BadOption, "the model was made for 64 tokens");
+  for (const int64_t verify : {1, 17}) {
+    check_error(read_model(small_llama().bytes(),
+                           {.language = {.context = 16, .chunks = {}, .verify = verify}}),
+                DiagCode::BadOption, "wanted 2 to 16");
+  }
   Diagnostics diagnostics;
   CHECK_FALSE(read_graph(bytes_of(relu_graph()), "model.json", diagnostics, kDecodeAndFour));
   check_only_error(diagnostics, DiagCode::BadOption, "are for language models");

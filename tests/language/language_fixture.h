@@ -26,7 +26,7 @@ namespace rlx::test {
 // The plan of all sizes, compiled once.
 inline rlx_plan* tiny_plan() {
   static const std::vector<std::byte> bytes =
-      tiny_language_plan(std::vector<uint32_t>{1, 8, 16, 32});
+      tiny_language_plan(std::vector<uint32_t>{1, 8, 16, 32}, TinyText::Without, 4);
   static rlx_plan* const plan = [] {
     rlx_plan* opened = nullptr;
     REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &opened) == RLX_OK);

@@ -24,7 +24,7 @@ class Workplace {
     REQUIRE(::mkdtemp(path.data()) != nullptr);
     folder_ = path;
     static const std::vector<std::byte> spoken =
-        tiny_language_plan(std::vector<uint32_t>{1, 8, 16, 32}, TinyText::With);
+        tiny_language_plan(std::vector<uint32_t>{1, 8, 16, 32}, TinyText::With, 4);
     static const std::vector<std::byte> mute = tiny_language_plan(std::vector<uint32_t>{1, 32});
     REQUIRE_OK(write_file(at("chat.plan"), spoken));
     REQUIRE_OK(write_file(at("mute.plan"), mute));
@@ -139,6 +139,29 @@ TEST_CASE("rlxrun_draws_the_same_tokens_for_the_same_seed") {
         place.turns("chat.plan --chat abc -n 12")[0]["ids"]);
 }
 
+TEST_CASE("rlxrun_replies_alike_with_drafts_and_counts_them") {
+  if (is_no_device()) return;
+  const Workplace place;
+  const std::string prompt = "chat.plan --prompt-ids " + kIds + " -n 60 ";
+  const Json plain = place.turns(prompt)[0];
+  CHECK(plain["drafted_tokens"] == 0);
+  for (const char* const way : {"ngram", "ngram:1"}) {
+    const Json turn = place.turns(prompt + "--draft " + way)[0];
+    CHECK(turn["ids"] == plain["ids"]);
+    CHECK(turn["drafted_tokens"] > 0);
+    CHECK(turn["accepted_tokens"] > 0);
+    CHECK(turn["accepted_tokens"] <= turn["drafted_tokens"]);
+  }
+  // Near the end of the context there is no room for drafts.
+  const std::string whole = "chat.plan --prompt-ids " + kIds + " -n 90 ";
+  CHECK(place.turns(whole + "--draft ngram")[0]["ids"] == place.turns(whole)[0]["ids"]);
+  place.check_refused("mute.plan --prompt-ids 1 --draft ngram", 2, "rlxc --verify");
+  place.check_refused("chat.plan --prompt-ids 1 --draft model", 1, "no way to draft");
+  place.check_refused("chat.plan --prompt-ids 1 --draft ngram:0", 1, "wants 1 to 16");
+  place.check_refused("chat.plan --chat a --draft ngram --temperature 1", 1, "likeliest");
+  place.check_refused("chat.plan --draft ngram", 1, "needs --chat");
+}
+
 TEST_CASE("rlxrun_keeps_what_a_conversation_has_said") {
   if (is_no_device()) return;
   const Workplace place;
@@ -147,7 +170,9 @@ TEST_CASE("rlxrun_keeps_what_a_conversation_has_said") {
   REQUIRE(exact.size() == 2);
   const size_t first = exact[0]["prompt_ids"].size();
   CHECK(exact[0]["kept_tokens"] == 0);
-  CHECK(exact[1]["kept_tokens"] == first);
+  const Json rows = place.turns("chat.plan -i -n 8 --cache rows", lines);
+  CHECK(rows[1]["kept_tokens"] == first);
+  CHECK(rows[1]["ids"] == exact[1]["ids"]);
   const Json fast = place.turns("chat.plan -i -n 8 --cache fast", lines);
   CHECK(fast[1]["kept_tokens"] > first);
   CHECK(fast[1]["ids"] == exact[1]["ids"]);

@@ -52,19 +52,48 @@ TEST_CASE("the_evaluation_of_the_prompt_as_a_whole_gives_what_single_tokens_give
 
 TEST_CASE("what_was_said_before_changes_no_bit") {
   on_every_device([](rlx_device* device) {
-    Rig with_past(device, Reuse::Exact);
-    with_past.read(some_prompt(21));
-    Ids ids = some_prompt(21);
-    const Ids reply = with_past.greedy(13);
-    ids.insert(ids.end(), reply.begin(), reply.end());
-    const Ids more = some_prompt(19);
-    ids.insert(ids.end(), more.begin(), more.end());
-    const auto got = with_past.read(ids);
-    CHECK(with_past.loop().kept_tokens() == 21);
-    Rig fresh(device, Reuse::Exact);
-    CHECK(fresh.read(ids) == got);
-    CHECK(fresh.loop().kept_tokens() == 0);
-    CHECK(with_past.greedy(8) == fresh.greedy(8));
+    // Of 37 tokens a chunk of 32 and one of 16 that is not full; of 69 two of 32 and one of 16.
+    for (const auto& [reuse, kept] : {std::pair{Reuse::Exact, 32U}, {Reuse::Rows, 37U}}) {
+      Rig with_past(device, reuse);
+      with_past.read(some_prompt(37));
+      Ids ids = some_prompt(37);
+      const Ids reply = with_past.greedy(13);
+      ids.insert(ids.end(), reply.begin(), reply.end());
+      const Ids more = some_prompt(19);
+      ids.insert(ids.end(), more.begin(), more.end());
+      const auto got = with_past.read(ids);
+      CHECK(with_past.loop().kept_tokens() == kept);
+      Rig fresh(device, reuse);
+      CHECK(fresh.read(ids) == got);
+      CHECK(fresh.loop().kept_tokens() == 0);
+      CHECK(with_past.greedy(8) == fresh.greedy(8));
+    }
+  });
+}
+
+TEST_CASE("exact_reuse_keeps_the_chunks_that_the_prompt_is_cut_into_itself") {
+  on_every_device([](rlx_device* device) {
+    Rig rig(device, Reuse::Exact);
+    const auto kept = [&](size_t count) {
+      rig.read(some_prompt(count));
+      return rig.loop().kept_tokens();
+    };
+    CHECK(kept(20) == 0);   // 16 and a part of 16
+    CHECK(kept(40) == 0);   // 32 and a part of 16
+    CHECK(kept(44) == 32);  // another part
+    CHECK(kept(44) == 32);  // the last chunk is computed for its logits
+    CHECK(kept(70) == 32);  // two of 32 and a part of 16
+    CHECK(kept(90) == 64);
+    CHECK(kept(33) == 32);
+    rig.loop().rewind(31);
+    CHECK(kept(40) == 0);
+    Ids other = some_prompt(70);
+    other[31] = (other[31] + 1) % int32_t{kTinyVocabulary};
+    rig.read(some_prompt(70));
+    rig.read(other);
+    CHECK(rig.loop().kept_tokens() == 0);
+    CHECK(kept(95) == 0);
+    CHECK(rig.loop().prompt_rows() == 95);
   });
 }
 
@@ -115,7 +144,7 @@ TEST_CASE("saved_rows_go_on_in_another_session") {
     REQUIRE_OK(other.loop().feed(7));
     CHECK(other.logits() == rig.logits());
     CHECK(other.read(some_prompt(60)) == rig.read(some_prompt(60)));
-    CHECK(other.loop().kept_tokens() == 40);
+    CHECK(other.loop().kept_tokens() == 32);
     rows.pop_back();
     CHECK(other.loop().restore_rows(rig.loop().held(), 40, rows).message().find("bytes") !=
           std::string::npos);
@@ -142,6 +171,51 @@ TEST_CASE("a_token_costs_one_submit_and_no_allocation") {
     CHECK(rig.session()->session->submit_count() == submits + 30);
     rlx_device_close(device);
   }
+}
+
+TEST_CASE("verified_drafts_are_the_tokens_of_greedy_decoding") {
+  on_every_device([](rlx_device* device) {
+    Rig plain(device, Reuse::Exact);
+    plain.read(some_prompt(20));
+    const Ids wanted = plain.greedy(14);
+    Rig rig(device, Reuse::Exact);
+    rig.read(some_prompt(20));
+    const auto verify = [&](int32_t id, const Ids& drafts) {
+      Ids following(drafts.size() + 1);
+      uint32_t count = 0;
+      REQUIRE_OK(rig.loop().verify(id, drafts, following, count));
+      following.resize(count);
+      return following;
+    };
+    REQUIRE(rig.loop().most_drafts() == 3);
+    CHECK(verify(wanted[0], {wanted[1], wanted[2], wanted[3]}) ==
+          Ids(wanted.begin() + 1, wanted.begin() + 5));
+    const int32_t wrong = (wanted[6] + 1) % int32_t{kTinyVocabulary};
+    CHECK(verify(wanted[4], {wanted[5], wrong, wanted[7]}) == Ids{wanted[5], wanted[6]});
+    CHECK(rig.loop().held().size() == 26);
+    CHECK(rig.loop().held().back() == wanted[5]);
+    CHECK(verify(wanted[6], {wrong}).size() == (wrong == wanted[7] ? 2 : 1));
+    rig.loop().rewind(26);
+    REQUIRE_OK(rig.loop().feed(wanted[6]));
+    CHECK(rig.greedy(7) == Ids(wanted.begin() + 7, wanted.end()));
+    rig.loop().rewind(20);
+    CHECK(rig.loop().prompt_rows() == 20);
+  });
+}
+
+TEST_CASE("drafts_that_cannot_be_verified_are_refused") {
+  on_every_device([](rlx_device* device) {
+    Rig rig(device, Reuse::Exact);
+    rig.read(some_prompt(92));
+    Ids following(8);
+    uint32_t count = 0;
+    CHECK(rig.loop().verify(1, {}, following, count).message().find("takes 1 to 3") !=
+          std::string::npos);
+    CHECK(rig.loop().most_drafts() == 3);
+    REQUIRE_OK(rig.loop().feed(1));
+    CHECK(rig.loop().most_drafts() == 0);
+    CHECK(rig.loop().verify(1, Ids{2}, following, count).code() == RLX_INVALID_ARGUMENT);
+  });
 }
 
 TEST_CASE("what_does_not_fit_the_context_is_refused_with_both_numbers") {

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -32,19 +33,32 @@ class Builder {
     param("table", {kTinyVocabulary, kWidth}, 1);
     param("cos", {kTinyContext, kHeadDim / 2}, 1);
     param("sin", {kTinyContext, kHeadDim / 2}, 1);
-    node("add", {"position", "count"}, "held");
-    std::string x = node("embedding", {"table", "ids"}, "x");
-    for (int i = 0; i < kLayers; ++i) x = layer(x, "l" + std::to_string(i) + ".");
-    node("reshape", {x}, "rows", {{"shape", {"tokens", kWidth}}});
-    node("gather", {"rows", "last"}, "row", {{"axis", 0}});
-    product(norm("row", "normed"), "head", {kTinyVocabulary, kWidth}, "logits");
-    node("argmax", {"logits"}, "next", {{"axis", -1}});
-    graph_["outputs"] = {"logits", "next"};
+    Json inputs = {input("ids", {1, "tokens"}), input("position", Json::array()),
+                   input("count", Json::array())};
+    add_entry("verify", "rows", inputs, {"next"});
+    inputs.push_back(input("last", Json::array({1})));
+    add_entry("main", "row", inputs, {"logits", "next"});
     return graph_.dump();
   }
 
  private:
+  // With the next token behind each of `rows`, or behind `row` alone. Entries share all params.
+  void add_entry(const std::string& name, const std::string& wanted, const Json& inputs,
+                 const Json& outputs) {
+    nodes_ = Json::array();
+    node("add", {"position", "count"}, "held");
+    std::string x = node("embedding", {"table", "ids"}, "x");
+    for (int i = 0; i < kLayers; ++i) x = layer(x, "l" + std::to_string(i) + ".");
+    node("reshape", {x}, "rows", {{"shape", {"tokens", kWidth}}});
+    if (wanted == "row") node("gather", {"rows", "last"}, "row", {{"axis", 0}});
+    product(norm(wanted, "normed"), "head", {kTinyVocabulary, kWidth}, "logits");
+    node("argmax", {"logits"}, "next", {{"axis", -1}});
+    graph_["entries"].push_back(
+        {{"name", name}, {"inputs", inputs}, {"nodes", nodes_}, {"outputs", outputs}});
+  }
+
   void param(const std::string& name, Json shape, double bound) {
+    if (!known_.insert(name).second) return;
     const Json random = {{"distribution", "uniform"},
                          {"low", -bound},
                          {"high", bound},
@@ -58,10 +72,10 @@ class Builder {
 
   std::string node(const std::string& op, Json inputs, const std::string& output,
                    const Json& attributes = Json::object()) {
-    graph_["nodes"].push_back({{"op", op},
-                               {"inputs", std::move(inputs)},
-                               {"outputs", Json::array({output})},
-                               {"attributes", attributes}});
+    nodes_.push_back({{"op", op},
+                      {"inputs", std::move(inputs)},
+                      {"outputs", Json::array({output})},
+                      {"attributes", attributes}});
     return output;
   }
 
@@ -88,8 +102,9 @@ class Builder {
   }
 
   std::string cached(const std::string& x, const std::string& name) {
-    graph_["states"].push_back(
-        {{"name", name}, {"dtype", "f32"}, {"shape", {1, kGroups, kTinyContext, kHeadDim}}});
+    if (known_.insert(name).second)
+      graph_["states"].push_back(
+          {{"name", name}, {"dtype", "f32"}, {"shape", {1, kGroups, kTinyContext, kHeadDim}}});
     const std::string rows = node("transpose", {x}, name + ".rows", {{"perm", {0, 2, 1, 3}}});
     const std::string grown =
         node("kv_append", {name, rows, "position"}, name + ".grown", {{"axis", 2}});
@@ -125,15 +140,14 @@ class Builder {
   }
 
   int stream_ = 0;
+  std::set<std::string> known_;  // params and states
+  Json nodes_;                   // of the entry
   Json graph_ = {{"rlx_graph", 1},
                  {"name", "tiny"},
                  {"symbols", {{{"name", "tokens"}, {"min", 1}, {"max", kTinyContext}}}},
                  {"params", Json::array()},
                  {"states", Json::array()},
-                 {"inputs",
-                  {input("ids", {1, "tokens"}), input("position", Json::array()),
-                   input("count", Json::array()), input("last", Json::array({1}))}},
-                 {"nodes", Json::array()}};
+                 {"entries", Json::array()}};
 };
 
 // The importer reads files.
@@ -189,12 +203,17 @@ std::vector<std::byte> tiny_text() {
   return {written.begin(), written.end()};
 }
 
-std::vector<std::byte> tiny_language_plan(std::span<const uint32_t> tokens, TinyText text) {
+std::vector<std::byte> tiny_language_plan(std::span<const uint32_t> tokens, TinyText text,
+                                          std::optional<uint32_t> verify) {
   std::vector<EntryRequest> requests;
   for (const uint32_t count : tokens)
     requests.push_back({.name = count == 1 ? "decode" : "prefill_" + std::to_string(count),
-                        .source = {},
+                        .source = "main",
                         .dims = {{"tokens", count}}});
+  if (verify)
+    requests.push_back({.name = "verify_" + std::to_string(*verify),
+                        .source = "verify",
+                        .dims = {{"tokens", *verify}}});
   const std::string folder = write_graph();
   Diagnostics diagnostics;
   auto module = load_entries(folder + "/tiny.json", {}, requests, diagnostics);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ inline constexpr uint32_t kTinyTokens = 60;  // the last row of logits is paddin
 // " ", "\n", ".", "?", "0", "1".
 inline constexpr int32_t kTinyLetterA = 2;
 
-// As a JSON graph over the symbol `tokens`.
+// As a JSON graph over the symbol `tokens`: entry "main" gives the logits of one row, "verify" the
+// next token behind each.
 std::string tiny_language_graph();
 
 // Its text section: a template that puts each message between tokens 0 and 1.
@@ -27,8 +29,10 @@ std::vector<std::byte> tiny_text();
 
 enum class TinyText : uint8_t { Without, With };
 
-// The plan for the devices that are present: entry "decode" for 1 token, "prefill_8" for 8.
+// The plan for the devices that are present: entry "decode" for 1 token, "prefill_8" for 8, and
+// where drafts are to be verified "verify_4" for the token before them and 3 of them.
 std::vector<std::byte> tiny_language_plan(std::span<const uint32_t> tokens,
-                                          TinyText text = TinyText::Without);
+                                          TinyText text = TinyText::Without,
+                                          std::optional<uint32_t> verify = {});
 
 }  // namespace rlx::test

@@ -13,6 +13,9 @@ struct Chunk {
   uint32_t size = 0;
   uint32_t position = 0;
   uint32_t count = 0;
+
+  [[nodiscard]] uint32_t end() const { return position + count; }
+  bool operator==(const Chunk&) const = default;
 };
 
 // Products of at most so many rows have kernels of their own, which add in another order: the same

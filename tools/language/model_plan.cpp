@@ -42,8 +42,15 @@ const rlx_tensor_info* find(const std::vector<rlx_tensor_info>& tensors, std::st
 
 struct FoundEntry {
   TokenEntry entry;
-  uint32_t vocabulary = 0;
+  uint32_t vocabulary = 0;  // 0: of an entry that verifies drafts, which gives no logits
 };
+
+// Whether the count of tokens is the run's choice.
+bool has_free_tokens(const rlx_plan* plan, uint32_t entry, size_t ids) {
+  rlx_dim_info dim = RLX_INIT(rlx_dim_info);
+  return rlx_plan_get_input_dim(plan, entry, static_cast<uint32_t>(ids), 1, &dim) != RLX_OK ||
+         dim.is_free != 0;
+}
 
 Status inspect_entry(const rlx_plan* plan, uint32_t index, std::optional<FoundEntry>& found) {
   rlx_entry_info info = RLX_INIT(rlx_entry_info);
@@ -56,19 +63,17 @@ Status inspect_entry(const rlx_plan* plan, uint32_t index, std::optional<FoundEn
   const rlx_tensor_info* const last = find(inputs, "last", RLX_I32, 1);
   const rlx_tensor_info* const logits = find(outputs, "logits", RLX_F32, 2);
   const rlx_tensor_info* const next = find(outputs, "next", RLX_I32, 1);
-  const bool fits = inputs.size() == 4 && ids != nullptr && last != nullptr && last->dims[0] == 1 &&
-                    find(inputs, "position", RLX_I32, 0) != nullptr &&
-                    find(inputs, "count", RLX_I32, 0) != nullptr && logits != nullptr &&
-                    next != nullptr && next->dims[0] == 1;
-  if (!fits) return {};
-  const bool is_free = [&] {
-    rlx_dim_info dim = RLX_INIT(rlx_dim_info);
-    const auto input = static_cast<uint32_t>(ids - inputs.data());
-    return rlx_plan_get_input_dim(plan, index, input, 1, &dim) != RLX_OK || dim.is_free != 0;
-  }();
-  if (is_free) return {};
+  const bool takes_tokens = ids != nullptr && find(inputs, "position", RLX_I32, 0) != nullptr &&
+                            find(inputs, "count", RLX_I32, 0) != nullptr && next != nullptr;
+  if (!takes_tokens) return {};
+  const bool is_prompts = inputs.size() == 4 && last != nullptr && last->dims[0] == 1 &&
+                          logits != nullptr && next->dims[0] == 1;
+  const bool verifies = inputs.size() == 3 && outputs.size() == 1 && ids->dims[1] > 1 &&
+                        next->dims[0] == ids->dims[1];
+  if (!is_prompts && !verifies) return {};
+  if (has_free_tokens(plan, index, static_cast<size_t>(ids - inputs.data()))) return {};
   found = {.entry = {.entry = index, .tokens = static_cast<uint32_t>(ids->dims[1])},
-           .vocabulary = static_cast<uint32_t>(logits->dims[1])};
+           .vocabulary = is_prompts ? static_cast<uint32_t>(logits->dims[1]) : 0};
   return {};
 }
 
@@ -91,6 +96,10 @@ Status find_entries(const rlx_plan* plan, ModelPlan& model) {
     RLX_RETURN_IF_ERROR(inspect_entry(plan, i, found));
     if (!found) {
       RLX_RETURN_IF_ERROR(inspect_step(plan, i, model));
+      continue;
+    }
+    if (found->vocabulary == 0) {
+      if (!model.verify || model.verify->tokens < found->entry.tokens) model.verify = found->entry;
       continue;
     }
     if (model.vocabulary != 0 && model.vocabulary != found->vocabulary)
@@ -146,7 +155,7 @@ Status find_caches(const rlx_plan* plan, ModelPlan& model) {
   return {};
 }
 
-// Longest first; of equal ones the first, none longer than the caches.
+// Longest first; of equal ones the first, none longer than the caches, nor what verifies drafts.
 void sort_prompts(ModelPlan& model) {
   std::vector<TokenEntry>& prompts = model.prompts;
   std::stable_sort(prompts.begin(), prompts.end(),
@@ -155,6 +164,7 @@ void sort_prompts(ModelPlan& model) {
   prompts.erase(std::unique(prompts.begin(), prompts.end(), same), prompts.end());
   std::erase_if(prompts,
                 [&](const TokenEntry& each) { return each.tokens > model.context_tokens; });
+  if (model.verify && model.verify->tokens > model.context_tokens) model.verify.reset();
 }
 
 }  // namespace

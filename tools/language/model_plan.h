@@ -28,14 +28,17 @@ struct Cache {
 };
 inline constexpr uint32_t kRowAxis = 2;
 
+// The entry `verify` has the inputs ids, position and count and the output next i32[tokens]: the
+// likeliest token behind each.
 struct ModelPlan {
   TokenEntry decode;                // of one token
   std::vector<TokenEntry> prompts;  // of several: most tokens first, each number once
   uint32_t context_tokens = 0;      // rows of the caches
   uint32_t vocabulary = 0;          // logits of a row
   std::vector<Cache> caches;
-  std::optional<uint32_t> step;  // the entry that takes its token from a state
-  uint32_t ring_tokens = 0;      // places of the state of those that it chose
+  std::optional<TokenEntry> verify;  // of several tokens; the largest
+  std::optional<uint32_t> step;      // the entry that takes its token from a state
+  uint32_t ring_tokens = 0;          // places of the state of those that it chose
 };
 
 // States of the entry `step`: i32[1,1] the token to come, i32[] how many are held, i32[1,places]

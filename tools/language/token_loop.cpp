@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "runtime/base/text.h"
@@ -46,9 +47,10 @@ TokenLoop::TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse, uint32_
       queue_depth_(std::max(queue_depth, 1U)) {
   for (const TokenEntry& entry : model_.prompts) sizes_.push_back(entry.tokens);
   if (sizes_.empty()) sizes_.push_back(model_.decode.tokens);
-  if (reuse_ == Reuse::Exact) sizes_.resize(row_exact_sizes(sizes_).size());
+  if (reuse_ != Reuse::Fast) sizes_.resize(row_exact_sizes(sizes_).size());
   held_.reserve(model_.context_tokens);
-  padded_.reserve(sizes_.front());
+  if (model_.verify) chosen_.resize(model_.verify->tokens);
+  padded_.reserve(std::max<size_t>(sizes_.front(), chosen_.size()));
 }
 
 Status TokenLoop::check_prompt(std::span<const int32_t> ids) const {
@@ -66,12 +68,40 @@ Status TokenLoop::check_prompt(std::span<const int32_t> ids) const {
 }
 
 // The last token is always computed: its logits are wanted.
-uint32_t TokenLoop::reusable(std::span<const int32_t> ids) const {
-  const size_t most =
-      std::min(ids.size() - 1, reuse_ == Reuse::Exact ? size_t{prompt_rows_} : held_.size());
+uint32_t TokenLoop::equal_rows(std::span<const int32_t> ids) const {
+  const size_t made = reuse_ == Reuse::Fast ? held_.size() : size_t{prompt_rows_};
+  const size_t most = std::min(ids.size() - 1, made);
   const auto apart =
       std::mismatch(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(most), held_.begin());
   return static_cast<uint32_t>(apart.first - ids.begin());
+}
+
+// What is left to compute behind the rows that stay, whose number kept_tokens_ becomes.
+std::vector<Chunk> TokenLoop::cut_prompt(std::span<const int32_t> ids) {
+  const auto count = static_cast<uint32_t>(ids.size());
+  const uint32_t equal = equal_rows(ids);
+  if (reuse_ != Reuse::Exact) {
+    kept_tokens_ = equal;
+    return cut_into_chunks(sizes_, equal, count, model_.context_tokens);
+  }
+  std::vector<Chunk> chunks = cut_into_chunks(sizes_, 0, count, model_.context_tokens);
+  const auto apart = std::mismatch(chunks.begin(), chunks.end() - 1, made_.begin(), made_.end(),
+                                   [equal](const Chunk& wanted, const Chunk& made) {
+                                     return wanted == made && wanted.end() <= equal;
+                                   });
+  kept_tokens_ = apart.first == chunks.begin() ? 0 : std::prev(apart.first)->end();
+  chunks.erase(chunks.begin(), apart.first);
+  return chunks;
+}
+
+void TokenLoop::note_made(const Chunk& chunk) {
+  while (!made_.empty() && made_.back().end() > chunk.position) made_.pop_back();
+  made_.push_back(chunk);
+}
+
+uint32_t TokenLoop::prompt_rows() const {
+  if (reuse_ != Reuse::Exact) return prompt_rows_;
+  return made_.empty() ? 0 : made_.back().end();
 }
 
 Status TokenLoop::set(uint32_t entry, const char* name, const int32_t* data,
@@ -117,14 +147,13 @@ Status TokenLoop::run_chunk(const Chunk& chunk, std::span<const int32_t> ids) {
 Status TokenLoop::read_prompt(std::span<const int32_t> ids) {
   RLX_RETURN_IF_ERROR(check_prompt(ids));
   RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
-  kept_tokens_ = reusable(ids);
+  const std::vector<Chunk> chunks = cut_prompt(ids);
   rewind(kept_tokens_);
-  const std::vector<Chunk> chunks = cut_into_chunks(
-      sizes_, kept_tokens_, static_cast<uint32_t>(ids.size()), model_.context_tokens);
   prompt_runs_ = static_cast<uint32_t>(chunks.size());
   for (const Chunk& chunk : chunks) {
     RLX_RETURN_IF_ERROR(run_chunk(chunk, ids));
-    if (reuse_ == Reuse::Exact) prompt_rows_ = static_cast<uint32_t>(held_.size());
+    note_made(chunk);
+    if (reuse_ != Reuse::Fast) prompt_rows_ = static_cast<uint32_t>(held_.size());
   }
   return {};
 }
@@ -196,6 +225,41 @@ Status TokenLoop::step(int32_t id, std::span<int32_t> following) {
   return {};
 }
 
+uint32_t TokenLoop::most_drafts() const {
+  const bool has_room =
+      model_.verify && held_.size() + model_.verify->tokens <= model_.context_tokens;
+  return has_room ? model_.verify->tokens - 1 : 0;
+}
+
+Status TokenLoop::verify(int32_t id, std::span<const int32_t> drafts, std::span<int32_t> following,
+                         uint32_t& count) {
+  if (drafts.empty() || drafts.size() > most_drafts())
+    return refused(text_of(drafts.size(),
+                           " drafts are to be verified at once; the loop takes 1 to ",
+                           most_drafts(), " here"));
+  const auto [entry, tokens] = *model_.verify;
+  padded_.assign(1, id);
+  padded_.insert(padded_.end(), drafts.begin(), drafts.end());
+  const auto given = static_cast<int32_t>(padded_.size());
+  padded_.resize(tokens);
+  const auto position = static_cast<int32_t>(held_.size());
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  decode_is_set_ = false;
+  RLX_RETURN_IF_ERROR(set(entry, "ids", padded_.data(), std::array<uint64_t, 2>{1, tokens}));
+  RLX_RETURN_IF_ERROR(set(entry, "position", &position, {}));
+  RLX_RETURN_IF_ERROR(set(entry, "count", &given, {}));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_run(session_, entry)));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_read_output(session_, entry, "next", chosen_.data(),
+                                                        chosen_.size() * sizeof(int32_t))));
+  ran_ = entry;
+  const auto apart = std::mismatch(drafts.begin(), drafts.end(), chosen_.begin());
+  const auto right = apart.first - drafts.begin();
+  count = static_cast<uint32_t>(right) + 1;
+  std::copy_n(chosen_.begin(), count, following.begin());
+  held_.insert(held_.end(), padded_.begin(), padded_.begin() + count);
+  return {};
+}
+
 Status TokenLoop::next(int32_t& id) {
   RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
   return status_of(rlx_session_read_output(session_, ran_, "next", &id, sizeof id));
@@ -210,6 +274,7 @@ Status TokenLoop::read_logits(std::span<float> logits) {
 void TokenLoop::rewind(uint32_t count) {
   held_.resize(count);
   prompt_rows_ = std::min(prompt_rows_, count);
+  while (!made_.empty() && made_.back().end() > count) made_.pop_back();
 }
 
 Status TokenLoop::save_rows(std::vector<std::byte>& rows) {
@@ -245,6 +310,8 @@ Status TokenLoop::restore_rows(std::span<const int32_t> ids, uint32_t prompt_row
     place += tensor.size_bytes;
   }
   held_.assign(ids.begin(), ids.end());
+  for (const Chunk& chunk : cut_into_chunks(sizes_, 0, prompt_rows, model_.context_tokens))
+    note_made(chunk);
   prompt_rows_ = prompt_rows;
   return {};
 }

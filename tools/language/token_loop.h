@@ -18,8 +18,10 @@ namespace rlx::language {
 
 // Which rows of the caches a later prompt that begins with the same tokens may keep.
 enum class Reuse : uint8_t {
-  Exact,  // those that prompts made, all by entries of equal bits: logits do not depend on the past
-  Fast,   // those that single tokens made too
+  Exact,  // whole chunks that it would be cut into itself: logits do not depend on the past
+  Rows,  // those that prompts made by entries of more than kFewRows tokens: nor do they here, where
+         // a row has the same bits in all such entries
+  Fast,  // those that single tokens made too
 };
 
 class TokenLoop {
@@ -42,7 +44,16 @@ class TokenLoop {
   // before; `following` gets those that were chosen, of which the last is not yet fed. The same
   // bits as of feed() and next(). One submit per token, one wait.
   Status step(int32_t id, std::span<int32_t> following);
-  // Waits for the run, if one is under way; the likeliest token, by the entry's argmax.
+  // Most drafts of one call of verify(), here and now: a run reaches no row behind the context.
+  [[nodiscard]] uint32_t most_drafts() const;
+  // Feeds `id` and the drafts behind it in one run. `following`, with room for one more than there
+  // are drafts, gets those of them that are the likeliest tokens, up to the first that is not, and
+  // the likeliest token behind them, `count` in all; the last of them is not yet fed, and nothing
+  // else of the drafts is held.
+  Status verify(int32_t id, std::span<const int32_t> drafts, std::span<int32_t> following,
+                uint32_t& count);
+  // Waits for the run, if one is under way; the likeliest token, by the entry's argmax. Behind
+  // verify() there is none, and no logits.
   Status next(int32_t& id);
   // The same, and the logits of all tokens; as many as the vocabulary has.
   Status read_logits(std::span<float> logits);
@@ -52,14 +63,16 @@ class TokenLoop {
 
   // Rows of all caches for the tokens held, dense, one cache after the other. Waits.
   Status save_rows(std::vector<std::byte>& rows);
-  // Sets the caches to what another loop of the same plan saved. `prompt_rows` as of that loop.
+  // Sets the caches to what another loop of the same plan saved. `prompt_rows` and the way of reuse
+  // as of that loop.
   Status restore_rows(std::span<const int32_t> ids, uint32_t prompt_rows,
                       std::span<const std::byte> rows);
 
   // Those whose rows the caches hold.
   [[nodiscard]] std::span<const int32_t> held() const { return held_; }
-  // How many of the first rows were made by prompts alone, and by entries of equal bits.
-  [[nodiscard]] uint32_t prompt_rows() const { return prompt_rows_; }
+  // How many of the first rows were made by prompts alone, and may be kept; exactly: in the chunks
+  // into which a prompt of so many tokens is cut.
+  [[nodiscard]] uint32_t prompt_rows() const;
   // Of the last prompt: tokens whose rows were there already, and runs for the others.
   [[nodiscard]] uint32_t kept_tokens() const { return kept_tokens_; }
   [[nodiscard]] uint32_t prompt_runs() const { return prompt_runs_; }
@@ -67,7 +80,9 @@ class TokenLoop {
 
  private:
   Status check_prompt(std::span<const int32_t> ids) const;
-  [[nodiscard]] uint32_t reusable(std::span<const int32_t> ids) const;
+  [[nodiscard]] uint32_t equal_rows(std::span<const int32_t> ids) const;
+  std::vector<Chunk> cut_prompt(std::span<const int32_t> ids);
+  void note_made(const Chunk& chunk);
   Status run_chunk(const Chunk& chunk, std::span<const int32_t> ids);
   Status set(uint32_t entry, const char* name, const int32_t* data, std::span<const uint64_t> dims);
   Status set_row(uint32_t entry, uint32_t count);
@@ -78,8 +93,10 @@ class TokenLoop {
   Reuse reuse_;
   std::vector<uint32_t> sizes_;  // of prompts' chunks, most tokens first
   std::vector<int32_t> held_;    // has room for the whole context
-  std::vector<int32_t> padded_;  // has room for the largest chunk
+  std::vector<int32_t> padded_;  // has room for the largest chunk and for drafts
+  std::vector<int32_t> chosen_;  // behind each token of verify()
   uint32_t prompt_rows_ = 0;
+  std::vector<Chunk> made_;  // of prompts, none of whose rows was computed again since
   uint32_t kept_tokens_ = 0;
   uint32_t prompt_runs_ = 0;
   uint32_t ran_ = 0;            // the entry whose outputs are there

@@ -349,6 +349,9 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "becomes an entry, decode for 1 and prefill_N for N")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--verify", arguments.verify,
+                     "Of a language model: tokens of one more entry, verify_N, that gives the next "
+                     "one behind each: what rlxrun --draft needs");
   command
       .add_option("--extension", arguments.extensions,
                   "Folder with extension.json, whose ops the model may name as namespace.op; may "
@@ -382,6 +385,7 @@ std::optional<ImportOptions> parse_import_options(const ImportArguments& argumen
   options.constants = std::move(*constants);
   options.language.context = arguments.context;
   options.language.chunks = arguments.chunks;
+  options.language.verify = arguments.verify;
   return options;
 }
 

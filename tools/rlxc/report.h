@@ -62,11 +62,12 @@ struct ImportArguments {
   std::vector<std::string> max_counts;
   std::optional<int64_t> context;
   std::vector<int64_t> chunks;
+  std::optional<int64_t> verify;
   bool auto_promote = false;
   std::vector<std::string> extensions;  // folders
 };
-// --dim, --input-shape, --const, --state, --max-iterations, --max-count, --ctx, --chunks and
-// --extension.
+// --dim, --input-shape, --const, --state, --max-iterations, --max-count, --ctx, --chunks, --verify
+// and --extension.
 void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 // The same for commands that make no plan, where a symbol has one range at most.

@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <iostream>
 #include <numeric>
+#include <optional>
 
 #include "runtime/base/text.h"
+#include "tools/language/ngram_draft.h"
 #include "tools/language/token_loop.h"
 #include "tools/npy/npy.h"
 #include "tools/rlxrun/chat_text.h"
@@ -79,7 +81,13 @@ constexpr uint32_t kQueuedSteps = 4;
 class Chooser {
  public:
   Chooser(language::TokenLoop& loop, const rlx_text* text, const Options& options)
-      : loop_(loop), draws_(options.chat.sampling.temperature > 0) {
+      : loop_(loop),
+        draws_(options.chat.sampling.temperature > 0),
+        draft_ngram_(options.chat.draft_ngram) {
+    if (draft_ngram_ && !loop.model().verify)
+      throw Failure(ExitCode::InputRefused,
+                    "the plan has no entry that verifies drafts, as --draft wants; compile the "
+                    "model with rlxc --verify 4 or another number of tokens");
     if (text == nullptr && !draws_) return;
     if (text == nullptr)
       throw Failure(ExitCode::InputRefused,
@@ -122,6 +130,7 @@ class Chooser {
   // wanted; false where it cannot, and nothing was fed.
   bool step(int32_t id, size_t wanted) {
     if (!stepped_.empty()) return true;
+    if (verify_drafts(id, wanted)) return true;
     const size_t room = loop_.model().context_tokens - loop_.held().size();
     const size_t count = std::min({size_t{loop_.most_steps()}, room, wanted});
     if (draws_ || count < 2) return false;
@@ -129,6 +138,9 @@ class Chooser {
     check(loop_.step(id, stepped_));
     return true;
   }
+
+  [[nodiscard]] uint32_t drafted_tokens() const { return drafted_tokens_; }
+  [[nodiscard]] uint32_t accepted_tokens() const { return accepted_tokens_; }
 
   // Forgets what steps chose beyond the reply.
   void end() {
@@ -138,14 +150,35 @@ class Chooser {
   }
 
  private:
+  // The same as step(), with drafts, where what is held suggests some.
+  bool verify_drafts(int32_t id, size_t wanted) {
+    const size_t most = std::min<size_t>(loop_.most_drafts(), wanted - 1);
+    if (!draft_ngram_ || most == 0) return false;
+    tokens_.assign(loop_.held().begin(), loop_.held().end());
+    tokens_.push_back(id);
+    const auto drafts = language::draft_by_ngram(tokens_, *draft_ngram_, most);
+    if (drafts.empty()) return false;
+    uint32_t count = 0;
+    stepped_.resize(drafts.size() + 1);
+    check(loop_.verify(id, drafts, stepped_, count));
+    stepped_.resize(count);
+    drafted_tokens_ += static_cast<uint32_t>(drafts.size());
+    accepted_tokens_ += count - 1;
+    return true;
+  }
+
   [[nodiscard]] bool is_token(int32_t id) const {
     return sampler_ == nullptr || static_cast<uint32_t>(id) < token_count_;
   }
 
   language::TokenLoop& loop_;
-  std::vector<int32_t> stepped_;  // chosen by steps, not yet given
+  std::vector<int32_t> stepped_;  // chosen by steps and drafts, not yet given
+  std::vector<int32_t> tokens_;   // among which drafts are looked up
   int32_t last_ = 0;              // the token that was given last
   bool draws_;
+  std::optional<uint32_t> draft_ngram_;
+  uint32_t drafted_tokens_ = 0;
+  uint32_t accepted_tokens_ = 0;
   SamplerHandle sampler_;
   uint32_t token_count_ = 0;
   std::vector<float> logits_;
@@ -173,6 +206,8 @@ class Replier {
     turn.ids.reserve(most_tokens_);
     turn.token_microseconds.reserve(most_tokens_);
     read_prompt(turn);
+    const uint32_t drafted = chooser_.drafted_tokens();
+    const uint32_t accepted = chooser_.accepted_tokens();
     if (!options_.chat.logits_path.empty()) write_logits();
     Stopwatch watch;
     while (turn.ids.size() < most_tokens_) {
@@ -190,6 +225,8 @@ class Replier {
       teller_.put(turn, id);
     }
     chooser_.end();
+    turn.drafted_tokens = chooser_.drafted_tokens() - drafted;
+    turn.accepted_tokens = chooser_.accepted_tokens() - accepted;
     teller_.end(turn);
     return turn;
   }
@@ -244,11 +281,16 @@ class Replier {
 };
 
 void tell_times(const ChatTurn& turn) {
+  const std::string drafts =
+      turn.drafted_tokens == 0
+          ? ""
+          : text_of("; ", turn.accepted_tokens, " of ", turn.drafted_tokens, " drafts were right");
   std::fprintf(stderr,
                "rlxrun: prompt of %zu tokens (%u kept) in %.1f ms; reply of %zu tokens, %.1f "
-               "tokens/s%s\n",
+               "tokens/s%s%s\n",
                turn.prompt_ids.size(), turn.kept_tokens, turn.prompt_milliseconds, turn.ids.size(),
-               turn.tokens_per_second(), turn.shifts > 0 ? "; older tokens were forgotten" : "");
+               turn.tokens_per_second(), drafts.c_str(),
+               turn.shifts > 0 ? "; older tokens were forgotten" : "");
 }
 
 const rlx_text* need_text(const TextHandle& text, const PlanFacts& plan) {

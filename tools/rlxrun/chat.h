@@ -23,6 +23,8 @@ struct ChatTurn {
   uint32_t kept_tokens = 0;  // of the prompt, whose rows were there
   uint32_t prompt_runs = 0;
   uint32_t shifts = 0;  // how often the oldest half was forgotten
+  uint32_t drafted_tokens = 0;
+  uint32_t accepted_tokens = 0;  // of those that were drafted
   double prompt_milliseconds = 0;
   std::vector<double> token_microseconds;  // of the tokens behind the first one
 

@@ -3,7 +3,9 @@
 #include "tools/rlxrun/chat_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <string>
+#include <system_error>
 
 #include "tools/describe/choice.h"
 
@@ -18,9 +20,9 @@ constexpr const char* kRunFlags[] = {
     "--dump-state", "--outputs",   "--expected", "--rtol",       "--atol",       "--repeat",
     "--warmup",     "--profile",   "--trace",    "--dump-after", "--poison",     "--first-nan",
     "--against",    "--self-test", "--report"};
-constexpr const char* kChatFlags[] = {"--system", "--tokens",  "--temperature",    "--top-k",
-                                      "--top-p",  "--min-p",   "--sampling-order", "--logits",
-                                      "--cache",  "--overflow"};
+constexpr const char* kChatFlags[] = {"--system", "--tokens",   "--temperature",    "--top-k",
+                                      "--top-p",  "--min-p",    "--sampling-order", "--logits",
+                                      "--cache",  "--overflow", "--draft"};
 constexpr const char* kDrawFlags[] = {"--top-k", "--top-p", "--min-p", "--sampling-order",
                                       "--seed"};
 
@@ -68,12 +70,44 @@ void add_sampling_flags(CLI::App& app, ChatOptions& chat) {
       ->group(kGroup);
 }
 
+constexpr uint32_t kUsualNgram = 3;
+constexpr uint32_t kLongestNgram = 16;
+
+// "ngram" or "ngram:4".
+uint32_t ngram_of(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  if (name != "ngram")
+    throw CLI::ValidationError("--draft",
+                               "\"" + text + "\" is no way to draft; there is ngram, or ngram:N");
+  if (name == text) return kUsualNgram;
+  uint32_t longest = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + name.size() + 1, end, longest);
+  if (read.ec != std::errc() || read.ptr != end || longest < 1 || longest > kLongestNgram)
+    throw CLI::ValidationError("--draft", "\"" + text + "\" wants 1 to " +
+                                              std::to_string(kLongestNgram) + " behind the colon");
+  return longest;
+}
+
+void add_draft_flag(CLI::App& app, ChatOptions& chat) {
+  app.add_option_function<std::string>(
+         "--draft", [&chat](const std::string& text) { chat.draft_ngram = ngram_of(text); },
+         "Guess tokens by what followed the last N (3, unless given) before, and verify them "
+         "several "
+         "at once by the plan's entry verify_N (rlxc --verify)")
+      ->type_name("ngram[:N]")
+      ->group(kGroup);
+}
+
 void add_cache_flags(CLI::App& app, ChatOptions& chat) {
   const Choices<language::Reuse> reuses = {{"exact", language::Reuse::Exact},
+                                           {"rows", language::Reuse::Rows},
                                            {"fast", language::Reuse::Fast}};
   add_choice(app, "--cache", chat.reuse, reuses,
-             "exact, unless given: what a conversation's next turn keeps of the caches changes "
-             "no bit of its reply; fast: the reply's own rows are kept too")
+             "What a conversation's next turn keeps of the caches: exact, unless given: whole "
+             "chunks that it would be cut into itself, which changes no bit of its reply; rows: "
+             "every row that prompts made, which changes none where chunks of all sizes add alike; "
+             "fast: the reply's own rows too")
       ->group(kGroup);
   const Choices<Overflow> overflows = {{"refuse", Overflow::Refuse}, {"shift", Overflow::Shift}};
   add_choice(app, "--overflow", chat.overflow, overflows,
@@ -93,6 +127,7 @@ void refuse_given(const CLI::App& app, const char* const (&names)[kCount], const
 void add_chat_flags(CLI::App& app, Options& options) {
   add_prompt_flags(app, options.chat);
   add_sampling_flags(app, options.chat);
+  add_draft_flag(app, options.chat);
   add_cache_flags(app, options.chat);
 }
 
@@ -111,6 +146,10 @@ void check_chat_flags(const CLI::App& app, const Options& options) {
     throw CLI::ValidationError("--system does not go with --prompt-ids, which have no template");
   if (!chat.logits_path.empty() && chat.interactive)
     throw CLI::ValidationError("--logits does not go with -i, which has several prompts");
+  if (chat.draft_ngram && chat.sampling.temperature > 0)
+    throw CLI::ValidationError(
+        "--draft does not go with a --temperature above 0: drafts are verified by the likeliest "
+        "tokens");
   if (chat.sampling.temperature == 0)
     refuse_given(app, kDrawFlags, " needs a --temperature above 0: at 0 nothing is drawn");
 }

@@ -52,6 +52,7 @@ struct ChatOptions {
   std::optional<uint32_t> most_tokens;  // of a reply
   std::string logits_path;
   rlx_text_sampling sampling = RLX_INIT(rlx_text_sampling);  // but its seed
+  std::optional<uint32_t> draft_ngram;  // longest run of tokens that drafts are looked up by
   language::Reuse reuse = language::Reuse::Exact;
   Overflow overflow = Overflow::Refuse;
 

@@ -131,6 +131,8 @@ Json turn_json(const ChatTurn& turn) {
           {"kept_tokens", turn.kept_tokens},
           {"prompt_runs", turn.prompt_runs},
           {"shifts", turn.shifts},
+          {"drafted_tokens", turn.drafted_tokens},
+          {"accepted_tokens", turn.accepted_tokens},
           {"prompt_ms", turn.prompt_milliseconds},
           {"token_us", summary_json(summarize(turn.token_microseconds))},
           {"tokens_per_second", turn.tokens_per_second()}};

@@ -43,38 +43,42 @@ bool has_temperature(const Hyperparameters& model, int64_t context) {
   return model.temperature_scale != 0 && static_cast<double>(context) > model.temperature_length;
 }
 
-// What an entry computes: tokens that the host gives, or the one that its state holds.
-enum class Source : uint8_t { Host, Device };
+// What an entry is for: a prompt's tokens, of which the host wants what follows one; drafts, behind
+// each of which it wants that; or the token that a state holds.
+enum class Use : uint8_t { Prompt, Verify, Step };
 
 // The nodes of one entry.
 class EntryBuilder {
  public:
-  EntryBuilder(const Hyperparameters& model, const DecoderOptions& options, int64_t tokens,
-               Source source, const std::string& file, WeightSet& weights)
+  EntryBuilder(const Hyperparameters& model, const DecoderOptions& options, int64_t tokens, Use use,
+               const std::string& file, WeightSet& weights)
       : place_{file, ""},
         model_(model),
         architecture_(*model.architecture),
         tokens_(tokens),
-        source_(source),
+        use_(use),
         is_warm_(has_temperature(model, options.context)),
         weights_(weights) {}
 
   SourceEntry build() {
-    if (source_ == Source::Host) {
-      entry_.name = tokens_ == 1 ? "decode" : "prefill_" + std::to_string(tokens_);
-      entry_.inputs = {input("ids", {1, tokens_}), input("position", {}), input("count", {}),
-                       input("last", {1})};
-    } else {
+    if (use_ == Use::Step) {
       entry_.name = "step";
       node("fill", {}, "count",
            {{"shape", Ints{}}, {"value", int64_t{1}}, {"dtype", std::string("i32")}});
+    } else {
+      const bool verifies = use_ == Use::Verify;
+      const std::string several = (verifies ? "verify_" : "prefill_") + std::to_string(tokens_);
+      entry_.name = tokens_ == 1 ? "decode" : several;
+      entry_.inputs = {input("ids", {1, tokens_}), input("position", {}), input("count", {})};
+      if (!verifies) entry_.inputs.push_back(input("last", {1}));
     }
     entry_.outputs = {"logits", "next"};
+    if (use_ == Use::Verify) entry_.outputs = {"next"};
     node("add", {position(), "count"}, "held");
     std::string x = embed();
     for (int64_t i = 0; i < model_.layers; ++i) x = layer(i, x);
     head(x);
-    if (source_ == Source::Device) keep_token();
+    if (use_ == Use::Step) keep_token();
     return std::move(entry_);
   }
 
@@ -87,10 +91,8 @@ class EntryBuilder {
             .data = std::nullopt};
   }
 
-  [[nodiscard]] std::string ids() const { return source_ == Source::Host ? "ids" : kToken; }
-  [[nodiscard]] std::string position() const {
-    return source_ == Source::Host ? "position" : kPosition;
-  }
+  [[nodiscard]] std::string ids() const { return use_ == Use::Step ? kToken : "ids"; }
+  [[nodiscard]] std::string position() const { return use_ == Use::Step ? kPosition : "position"; }
 
   // The next token, its position, and its place in the ring, for the step behind this one.
   void keep_token() {
@@ -390,9 +392,8 @@ class EntryBuilder {
 
   void head(const std::string& x) {
     const std::string rows = node("reshape", {x}, "rows", {{"shape", Ints{tokens_, model_.width}}});
-    const std::string row = source_ == Source::Device
-                                ? rows
-                                : node("gather", {rows, "last"}, "row", {{"axis", int64_t{0}}});
+    const std::string row =
+        use_ == Use::Prompt ? node("gather", {rows, "last"}, "row", {{"axis", int64_t{0}}}) : rows;
     const std::string normed = norm(row, "output_norm", model_.width);
     const bool is_tied = !weights_.has("output.weight");
     const Tensor* w = weights_.matrix(is_tied ? "token_embd.weight" : "output.weight",
@@ -412,7 +413,7 @@ class EntryBuilder {
   const Hyperparameters& model_;
   const Architecture& architecture_;
   int64_t tokens_;
-  Source source_;
+  Use use_;
   bool is_warm_;  // queries rotate by tables of their own
   WeightSet& weights_;
   SourceEntry entry_;
@@ -502,16 +503,14 @@ void add_decoder(const Hyperparameters& model, const DecoderOptions& options, We
                  SourceGraph& graph) {
   add_rope(model, options.context, weights, graph);
   add_caches(model, options, graph);
-  for (const int64_t tokens : options.chunks) {
+  const auto add_entry = [&](int64_t tokens, Use use) {
     if (weights.is_broken()) return;  // each entry would say the same
-    graph.entries.push_back(
-        EntryBuilder(model, options, tokens, Source::Host, graph.file, weights).build());
-  }
-  const bool decodes = std::ranges::find(options.chunks, 1) != options.chunks.end();
-  if (!decodes || weights.is_broken()) return;
-  add_step_states(graph);
-  graph.entries.push_back(
-      EntryBuilder(model, options, 1, Source::Device, graph.file, weights).build());
+    if (use == Use::Step) add_step_states(graph);
+    graph.entries.push_back(EntryBuilder(model, options, tokens, use, graph.file, weights).build());
+  };
+  for (const int64_t tokens : options.chunks) add_entry(tokens, Use::Prompt);
+  if (std::ranges::find(options.chunks, 1) != options.chunks.end()) add_entry(1, Use::Step);
+  if (options.verify) add_entry(*options.verify, Use::Verify);
 }
 
 }  // namespace rlx::gguf

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMostRows = 1 << 20;
 constexpr int64_t kDefaultContext = 4096;
 constexpr size_t kMaxChunks = 16;
+constexpr int64_t kMostVerified = 64;
 constexpr std::array<int64_t, 5> kDefaultChunks = {1, 8, 32, 128, 512};
 
 void refuse_option(const std::string& file, const std::string& message, Diagnostics& diagnostics) {
@@ -69,6 +70,16 @@ std::vector<int64_t> choose_chunks(int64_t context, const LanguageOptions& optio
   return chunks;
 }
 
+void check_verify(int64_t context, const LanguageOptions& options, const std::string& file,
+                  Diagnostics& diagnostics) {
+  const int64_t most = std::min(context, kMostVerified);
+  if (!options.verify || (*options.verify >= 2 && *options.verify <= most)) return;
+  refuse_option(file,
+                "--verify is " + std::to_string(*options.verify) + ", wanted 2 to " +
+                    std::to_string(most) + ": a token and the drafts behind it",
+                diagnostics);
+}
+
 void warn_of_window(const Hyperparameters& model, int64_t context, Keys& keys) {
   if (model.ignored_window == 0 || model.ignored_window >= context) return;
   keys.warn("the file's sliding window of " + std::to_string(model.ignored_window) +
@@ -91,14 +102,17 @@ std::optional<SourceGraph> build_language_graph(const Architecture& architecture
   const Hyperparameters model = read_hyperparameters(architecture, keys);
   const int64_t context = choose_context(model, options, file, diagnostics);
   const std::vector<int64_t> chunks = choose_chunks(context, options, file, diagnostics);
+  check_verify(context, options, file, diagnostics);
   SourceGraph graph;
   graph.file = file;
   graph.name = model.name;
   if (diagnostics.has_errors()) return std::nullopt;
   warn_of_window(model, context, keys);
   WeightSet weights(tensors, keys);
-  add_decoder(model, {.context = context, .chunks = chunks, .cache = options.cache}, weights,
-              graph);
+  add_decoder(
+      model,
+      {.context = context, .chunks = chunks, .verify = options.verify, .cache = options.cache},
+      weights, graph);
   weights.finish(std::string(architecture.name));
   graph.params = tensors.params();
   graph.text = read_text(keys, first, {.vocabulary = vocabulary_of(tensors), .context = context});
