@@ -7,8 +7,13 @@
 import argparse
 import json
 import pathlib
+import sys
 
-import numpy
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy  # noqa: E402
 
 
 def camera(distance=4.0, fov=40.0):

@@ -4,11 +4,16 @@
 
     python3 show.py WANTED.npy BEFORE.npy AFTER.npy PICTURE.png
 """
+import pathlib
 import struct
 import sys
 import zlib
 
-import numpy
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy  # noqa: E402
 
 
 def write_png(path, picture):
