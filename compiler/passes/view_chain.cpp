@@ -378,9 +378,25 @@ std::optional<FoundChain> chain_before(const Graph& graph, ValueId end) {
   return std::nullopt;
 }
 
+namespace {
+
+// An axis of one element that a reshape inserts to be repeated stays where those who know repeated
+// heads look for it: in front of the repetition.
+bool inserts_repeated_axis(const Graph& graph, const Node& node) {
+  if (!is_reshaping(node)) return false;
+  const std::vector<NodeId> readers = graph.readers(node.outputs[0]);
+  return std::any_of(readers.begin(), readers.end(), [&graph](NodeId id) {
+    const Node& reader = graph.node(id);
+    return reader.op == OpId::expand || reader.op == OpId::tile;
+  });
+}
+
+}  // namespace
+
 bool merge_views(Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (!is_reshaping(node) && node.op != OpId::transpose) return false;
+  if (inserts_repeated_axis(graph, node)) return false;
   const std::optional<FoundChain> found = chain_before(graph, node.outputs[0]);
   if (!found) return false;
   const std::vector<std::string_view> ops = found->chain.ops();

@@ -16,6 +16,11 @@ using namespace rlx;
 
 namespace {
 
+// What stands in brackets behind a field, where it is no number.
+const std::map<std::string, int> kArraySizes = {{"", 1},
+                                                {"RLX_REGION_BUFFERS", RLX_REGION_BUFFERS},
+                                                {"RLX_EXTENSION_OPERANDS", RLX_EXTENSION_OPERANDS}};
+
 struct Field {
   std::string type;
   std::string name;
@@ -38,9 +43,8 @@ std::map<std::string, std::vector<Field>> params_structs() {
     uint32_t position = 0;
     for (std::sregex_iterator field(body.begin(), body.end(), field_form); field != none; ++field) {
       const std::string count = (*field)[3];
-      const int elements = count.empty()                   ? 1
-                           : count == "RLX_REGION_BUFFERS" ? RLX_REGION_BUFFERS
-                                                           : std::stoi(count);
+      const auto named = kArraySizes.find(count);
+      const int elements = named == kArraySizes.end() ? std::stoi(count) : named->second;
       for (int i = 0; i < elements; ++i) {
         fields.push_back({.type = (*field)[1], .name = (*field)[2], .position = position});
         position += fields.back().type == "rlx_ptr" ? 8 : 4;
