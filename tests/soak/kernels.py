@@ -94,10 +94,10 @@ def packed_product(name, dtype, scheme, m, n, k):
     return with_grid_beside(g)
 
 
-def convolution(name, dtype, size, wide_in, wide_out, kernel=3, stride=1, images=1, residual=False):
+def convolution(name, dtype, size, wide_in, wide_out, kernel=3, stride=1, images=1, residual=False, groups=1):
     g = Graph(name, dtype)
     x = g.node("relu", [g.input("x", [images, wide_in, *size])], "x.relu")
-    y = g.node("silu", [g.conv(x, "conv", wide_in, wide_out, kernel, stride=stride)], "silu")
+    y = g.node("silu", [g.conv(x, "conv", wide_in, wide_out, kernel, stride=stride, groups=groups)], "silu")
     if residual:
         y = g.node("add", [y, g.input("residual", [images, wide_out, *(s // stride for s in size)])], "summed")
     g.output(y)
@@ -124,8 +124,8 @@ def recurrent(name, dtype, op, gates, sequences, steps, hidden, direction="forwa
     return with_grid_beside(g)
 
 
-def case(builder, name, *arguments, kernel, clusters=False, precision="f32", **options):
-    return Case(name, lambda: builder(name, *arguments, **options), kernel, clusters, precision)
+def case(builder, name, *arguments, kernel, clusters=False, precision="f32", define="", **options):
+    return Case(name, lambda: builder(name, *arguments, **options), kernel, clusters, precision, define)
 
 
 def mma_cases():
@@ -150,6 +150,9 @@ def mma_cases():
     cases.append(case(product, "mma-f16-1023x33x128", "f16", 1023, 33, 128, kernel=mma))
     cases.append(case(product, "mma-f32-1023x65x64", "f32", 1023, 65, 64, kernel=mma))
     cases.append(case(product, "mma-f32-1027x520x264", "f32", 1027, 520, 264, kernel=mma))
+    # Copies of 8, of 4 and of 2 bytes.
+    for k, copied in [(1028, 8), (1030, 4), (1029, 2)]:
+        cases.append(case(product, f"mma-f16-63x65x{k}", "f16", 63, 65, k, kernel=mma, define=f"RLX_A_COPY={copied}"))
     return cases
 
 
@@ -203,6 +206,9 @@ def conv_cases():
     cases.append(case(convolution, "conv-f32-few-223x225-3-64", "f32", (223, 225), 3, 64, kernel=conv, stride=2))
     cases.append(case(convolution, "conv-f16-residual-7x7-512-128", "f16", (7, 7), 512, 128, kernel=conv, clusters=True, residual=True))
     cases.append(case(convolution, "conv-f16-61x67-64-72", "f16", (61, 67), 64, 72, kernel=conv, images=3))
+    for groups in (4, 32):
+        cases.append(case(convolution, f"conv-f16-31x33-128-128-groups-{groups}", "f16", (31, 33), 128, 128, kernel=conv, images=3,
+                          groups=groups, define=f"RLX_BUNDLED={groups // 2}"))
     cases.append(case(convolution, "conv-f16-127x33-136-264", "f16", (127, 33), 136, 264, kernel=conv, images=2))
     cases.append(case(convolution, "conv-f16-few-223x225-3-64", "f16", (223, 225), 3, 64, kernel=conv, stride=2))
     return cases
