@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "compiler/extension/extension_graph.h"
@@ -51,11 +52,22 @@ bool is_plain(std::string_view text) {
          !(text.front() >= '0' && text.front() <= '9');
 }
 
+// Those of an array; none of other values.
+std::span<const JsonValue> items_of(const JsonValue* value) {
+  const JsonArray* items = value == nullptr ? nullptr : value->array();
+  return items == nullptr ? std::span<const JsonValue>() : std::span<const JsonValue>(*items);
+}
+// Those of an object.
+std::span<const JsonMember> members_of(const JsonValue& value) {
+  const JsonObject* members = value.object();
+  return members == nullptr ? std::span<const JsonMember>() : std::span<const JsonMember>(*members);
+}
+
 // Every text of a tree: keys and strings.
 void add_words(const JsonValue& value, Names& words) {
   if (const std::string* text = value.string()) words.merge(words_of(*text));
-  for (const JsonValue& item : value.array() ? *value.array() : JsonArray{}) add_words(item, words);
-  for (const JsonMember& member : value.object() ? *value.object() : JsonObject{}) {
+  for (const JsonValue& item : items_of(&value)) add_words(item, words);
+  for (const JsonMember& member : members_of(value)) {
     words.insert(member.key);
     add_words(member.value, words);
   }
@@ -271,7 +283,7 @@ void check_gradient(const DescribedOp& described, const OpsInSight& ops, const S
 // Ops that the nodes of a graph name.
 void add_ops(const JsonValue& graph, Names& names) {
   const JsonValue* nodes = graph.object() ? find_member(*graph.object(), "nodes") : nullptr;
-  for (const JsonValue& node : nodes && nodes->array() ? *nodes->array() : JsonArray{}) {
+  for (const JsonValue& node : items_of(nodes)) {
     const JsonValue* op = node.object() ? find_member(*node.object(), "op") : nullptr;
     if (op != nullptr && op->string()) names.insert(*op->string());
   }

@@ -129,7 +129,8 @@ class Reader {
                     in_quotes(member.key) + " of \"types\" is an element type already");
       std::vector<DType>& legal = extension.types[member.key];
       const JsonArray* list = member.value.array();
-      for (const JsonValue& item : list != nullptr ? *list : JsonArray{}) {
+      for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+        const JsonValue& item = (*list)[i];
         const auto dtype = item.string() ? dtype_from_name(*item.string()) : std::nullopt;
         if (dtype && std::ranges::find(kOperandTypes, *dtype) != kOperandTypes.end()) {
           legal.push_back(*dtype);

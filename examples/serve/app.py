@@ -15,18 +15,22 @@ import asyncio
 import json
 import logging
 import os
+import sys
 import time
 import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-import ray
-from ray import serve
-from ray.exceptions import RayActorError
-from ray.serve import metrics
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+try:
+    import numpy as np
+    import ray
+    from ray import serve
+    from ray.exceptions import RayActorError
+    from ray.serve import metrics
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+except ImportError as missing:
+    sys.exit(f"error: {missing}: this wants pip install 'ray[serve,data]' ./dist/rlx-*.whl")
 
 MOST_ROWS = 32  # of a batch: the maximum of the plans' symbol `batch`
 MOST_TOKENS = 256  # of a text that is embedded: the maximum of the encoder's symbol `seq`

@@ -7,11 +7,14 @@ Writes Parquet files with the columns text and embedding (f32, length 1). Lines 
 them, or a thousand million, take no more memory than a few blocks.
 """
 import argparse
+import sys
 
-import numpy as np
-import ray
-
-import app
+try:
+    import numpy as np
+    import ray
+    import app
+except ImportError as missing:
+    sys.exit(f"error: {missing}: this wants pip install 'ray[serve,data]' ./dist/rlx-*.whl")
 
 
 class EmbedBatch:

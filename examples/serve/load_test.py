@@ -15,10 +15,12 @@ import signal
 import sys
 import time
 
-import aiohttp
-import numpy as np
-
-import app
+try:
+    import aiohttp
+    import numpy as np
+    import app
+except ImportError as missing:
+    sys.exit(f"error: {missing}: this wants pip install 'ray[serve,data]' ./dist/rlx-*.whl")
 
 IMAGES = pathlib.Path(__file__).resolve().parent.parent / "mnist" / "images.npy"
 

@@ -440,8 +440,12 @@ class Language(Refusal):
                                 check=True, capture_output=True, text=True).stdout
         self.assertEqual("".join(pieces) + "\n", wanted)
         self.assertEqual((model.finish_reason, model.reply_tokens), ("length", 8))
-        self.assertEqual(model.reply(messages, max_tokens=8), "".join(pieces))  # over caches that hold the prompt
-        self.assertGreater(model.kept_tokens, 0)
+        self.assertEqual(model.reply(messages, max_tokens=8), "".join(pieces))
+        self.assertEqual(model.kept_tokens, 0)  # no whole chunk
+        keeping = LanguageModel(self.plan, "vulkan", cache="rows")
+        for _ in range(2):
+            self.assertEqual(keeping.reply(messages, max_tokens=8), "".join(pieces))
+        self.assertGreater(keeping.kept_tokens, 0)
         drawn = [model.reply(messages, max_tokens=8, temperature=1.0, seed=7) for _ in range(2)]
         self.assertEqual(*drawn)
 

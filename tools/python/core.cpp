@@ -167,17 +167,6 @@ nb::tuple list_devices() {
   return nb::make_tuple(rows, devices.note());
 }
 
-// Errors as rlx._errors names them, by status; a wrong element type apart.
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const DtypeError& error) {
-    raise_as(nb::module_::import_("rlx._errors").attr("DtypeError"), error);
-  } catch (const Error& error) {
-    raise_by_status(error);
-  }
-}
-
 std::unique_ptr<SessionCore> make_session(PlanCore& plan, const std::string& device, uint32_t jobs,
                                           bool profile,
                                           const std::optional<std::string>& pipeline_cache,

@@ -69,7 +69,7 @@ struct Sampling {
 class LanguageCore {
  public:
   LanguageCore(const std::string& path, const std::string& device,
-               const std::optional<std::string>& weights_folder, bool exact)
+               const std::optional<std::string>& weights_folder, language::Reuse reuse)
       : plan_(open(path, weights_folder)),
         text_(open_text(plan_)),
         device_(device),
@@ -79,8 +79,7 @@ class LanguageCore {
     info_ = init<rlx_text_info>();
     check_text(rlx_text_get_info(text_.get(), &info_));
     logits_.resize(model.vocabulary);
-    loop_.emplace(std::move(model), session_.get(),
-                  exact ? language::Reuse::Exact : language::Reuse::Fast);
+    loop_.emplace(std::move(model), session_.get(), reuse);
   }
 
   [[nodiscard]] uint32_t context() const { return loop_->model().context_tokens; }
@@ -218,14 +217,6 @@ class LanguageCore {
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
 };
 
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    raise_by_status(error);
-  }
-}
-
 }  // namespace
 }  // namespace rlx::python
 
@@ -234,11 +225,15 @@ NB_MODULE(_language, module) {
   using rlx::python::Sampling;
   module.doc() = "Language models for rlx.language; use that.";
   nanobind::register_exception_translator(rlx::python::translate);
+  nanobind::enum_<rlx::language::Reuse>(module, "Reuse")
+      .value("exact", rlx::language::Reuse::Exact)
+      .value("rows", rlx::language::Reuse::Rows)
+      .value("fast", rlx::language::Reuse::Fast);
   nanobind::class_<LanguageCore>(module, "Language")
       .def(nanobind::init<const std::string&, const std::string&, const std::optional<std::string>&,
-                          bool>(),
+                          rlx::language::Reuse>(),
            nanobind::arg("path"), nanobind::arg("device"), nanobind::arg("weights_folder").none(),
-           nanobind::arg("exact"), nanobind::call_guard<nanobind::gil_scoped_release>())
+           nanobind::arg("reuse"), nanobind::call_guard<nanobind::gil_scoped_release>())
       .def_prop_ro("context", &LanguageCore::context)
       .def_prop_ro("kept", &LanguageCore::kept)
       .def_prop_ro("device", &LanguageCore::device)

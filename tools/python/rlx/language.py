@@ -22,8 +22,9 @@ __all__ = ["LanguageModel"]
 class LanguageModel:
     """A language model on a device, whose caches stay from reply to reply: a prompt that begins as the last one did is not read again.
 
-    plan: a path. device: as of rlx.Session. cache: "exact", what is kept changes no bit of a reply; "fast", the reply's own rows are kept
-    too. One reply at a time: a second thread is refused with StateError. Python's other threads go on while tokens are computed.
+    plan: a path. device: as of rlx.Session. cache: "exact", whole chunks are kept that a prompt would be cut into itself, which changes no
+    bit of a reply; "rows", every row that prompts made; "fast", the reply's own rows too. One reply at a time: a second thread is refused
+    with StateError. Python's other threads go on while tokens are computed.
 
     Raises ArgumentError for a plan without tokenizer, for a prompt that the context does not hold, and for messages that the model's
     template refuses.
@@ -31,11 +32,11 @@ class LanguageModel:
 
     def __init__(self, plan: Union[str, os.PathLike], device: Optional[str] = None, *, cache: str = "exact",
                  weights_folder: Union[str, os.PathLike, None] = None):
-        if cache not in ("exact", "fast"):
-            raise ArgumentError(f"cache is {cache!r}, wanted 'exact' or 'fast'")
+        if cache not in ("exact", "rows", "fast"):
+            raise ArgumentError(f"cache is {cache!r}, wanted 'exact', 'rows' or 'fast'")
         folder = None if weights_folder is None else os.fspath(weights_folder)
         chosen = _choose_device(Plan(plan)) if device is None else device
-        self._core = _language.Language(os.fspath(plan), chosen, folder, cache == "exact")
+        self._core = _language.Language(os.fspath(plan), chosen, folder, getattr(_language.Reuse, cache))
         self.device: str = self._core.device
         self.context: int = self._core.context  # tokens of prompt and reply together
         self.finish_reason: Optional[str] = None  # of the last reply
