@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuse_conv where a target adds residuals, lay_out_filters, lay_out_copies, and phases_of_transposes.
+// fuse_conv where a target adds residuals, lay_out_filters, lay_out_copies, and
+// phases_of_transposes.
 #include "compiler/passes/products.h"
 #include "tests/passes/pass_support.h"
 
