@@ -380,7 +380,6 @@ bool lower_resample(LowerContext& ctx) {
       .define("RLX_WIDTH", width)
       .define("RLX_PIECES", integer_text(pieces))
       .define("RLX_THREAD_ROWS", thread_rows)
-      .define("RLX_ROW_LENGTH", integer_text(rows.length))
       .define("RLX_COUNT", integer_text(items))
       .define("RLX_IDENTITY",
               raw ? "RLX_CAT(rlx_t_, RLX_X)(0)" : identity_text(resampling.combine, acc))
