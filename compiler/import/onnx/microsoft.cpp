@@ -3,6 +3,7 @@
 // bias, norms with a skip, embeddings, products of scaled or packed operands.
 #include <array>
 
+#include "compiler/import/onnx/microsoft_fused.h"
 #include "compiler/import/onnx/op_table.h"
 #include "schema/rounding.h"
 
@@ -10,24 +11,6 @@ namespace rlx::onnx_import {
 
 void quantize(NodeReader& n, const OnnxOp& row);    // quantize.cpp
 void dequantize(NodeReader& n, const OnnxOp& row);  // quantize.cpp
-// microsoft_fused.cpp
-void quantized_binary(NodeReader& n, const OnnxOp& row);
-void quantized_unary(NodeReader& n, const OnnxOp& row);
-void quantized_softmax(NodeReader& n, const OnnxOp& row);
-void quantized_concat(NodeReader& n, const OnnxOp& row);
-void quantized_average_pool(NodeReader& n, const OnnxOp& row);
-void quantized_mean(NodeReader& n, const OnnxOp& row);
-void quantized_where(NodeReader& n, const OnnxOp& row);
-void quantized_gemm(NodeReader& n, const OnnxOp& row);
-void dynamic_quantized_matmul(NodeReader& n, const OnnxOp& row);
-void matmul_integer_to_float(NodeReader& n, const OnnxOp& row);
-void fused_conv(NodeReader& n, const OnnxOp& row);
-void nhwc_conv(NodeReader& n, const OnnxOp& row);
-void fused_gemm(NodeReader& n, const OnnxOp& row);
-void channels_last_group_norm(NodeReader& n, const OnnxOp& row);
-void bias_split_gelu(NodeReader& n, const OnnxOp& row);
-void bias_add(NodeReader& n, const OnnxOp& row);
-void gather_blocks(NodeReader& n, const OnnxOp& row);
 
 namespace {
 

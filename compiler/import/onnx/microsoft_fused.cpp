@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of the domain com.microsoft around products and convolutions: with an activation, with
 // channels last, of quantised tensors.
+#include "compiler/import/onnx/microsoft_fused.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,24 +17,6 @@ std::optional<ValueId> as_scalar(NodeReader& n, size_t i);  // quantize.cpp
 // a * b of integers, exact in i32, without their zero points.
 ValueId integer_product(NodeReader& n, ValueId a, ValueId b, std::optional<ValueId> za,
                         std::optional<ValueId> zb);  // quantize.cpp
-
-void quantized_binary(NodeReader& n, const OnnxOp& row);
-void quantized_unary(NodeReader& n, const OnnxOp& row);
-void quantized_softmax(NodeReader& n, const OnnxOp& row);
-void quantized_concat(NodeReader& n, const OnnxOp& row);
-void quantized_average_pool(NodeReader& n, const OnnxOp& row);
-void quantized_mean(NodeReader& n, const OnnxOp& row);
-void quantized_where(NodeReader& n, const OnnxOp& row);
-void quantized_gemm(NodeReader& n, const OnnxOp& row);
-void dynamic_quantized_matmul(NodeReader& n, const OnnxOp& row);
-void matmul_integer_to_float(NodeReader& n, const OnnxOp& row);
-void fused_conv(NodeReader& n, const OnnxOp& row);
-void nhwc_conv(NodeReader& n, const OnnxOp& row);
-void fused_gemm(NodeReader& n, const OnnxOp& row);
-void channels_last_group_norm(NodeReader& n, const OnnxOp& row);
-void bias_split_gelu(NodeReader& n, const OnnxOp& row);
-void bias_add(NodeReader& n, const OnnxOp& row);
-void gather_blocks(NodeReader& n, const OnnxOp& row);
 
 namespace {
 
