@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, a .cpp that defines rlx::embedded_extensions(): every file below FOLDER, by its family (the folder's own folder) and
 # path there.
+include(${CMAKE_CURRENT_LIST_DIR}/embed_literal.cmake)
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*)
 list(SORT files)
 set(text "#include \"compiler/extension/extension_files.h\"\nnamespace rlx {\nconst std::map<std::string, std::map<std::string, std::string>>& embedded_extensions() {\n  static const std::map<std::string, std::map<std::string, std::string>> files = [] {\n    std::map<std::string, std::map<std::string, std::string>> all;\n")
@@ -9,17 +10,7 @@ foreach(path IN LISTS files)
   string(REGEX REPLACE "^[^/]+/" "" name ${path})
   file(READ ${FOLDER}/${path} content)
   string(APPEND text "    all[\"${family}\"][\"${name}\"] =")
-  # String literals are limited in length: split the text into pieces of 8000 characters.
-  string(LENGTH "${content}" length)
-  set(position 0)
-  while(position LESS length)
-    string(SUBSTRING "${content}" ${position} 8000 piece)
-    string(APPEND text "\n        R\"RLXSRC(${piece})RLXSRC\"")
-    math(EXPR position "${position} + 8000")
-  endwhile()
-  if(length EQUAL 0)
-    string(APPEND text " \"\"")
-  endif()
+  rlx_append_literal(text content "        ")
   string(APPEND text ";\n")
 endforeach()
 string(APPEND text "    return all;\n  }();\n  return files;\n}\n}  // namespace rlx\n")

@@ -10,6 +10,17 @@
 namespace rlx::test {
 namespace {
 
+struct Size {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+};
+
+std::string text_of(DType dtype, const Size& size) {
+  return std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" + std::to_string(size.n) +
+         "x" + std::to_string(size.k);
+}
+
 std::string text_of(const Shape& shape) {
   return to_string(shape);
 }
@@ -62,11 +73,6 @@ void add_full_precision(std::vector<Case>& cases) {
 
 // Every tile edge, one element to either side, primes, and the vector kernel's bounds.
 void add_sizes(std::vector<Case>& cases) {
-  struct Size {
-    int64_t m;
-    int64_t n;
-    int64_t k;
-  };
   constexpr std::array kSizes = {
       Size{1, 1, 1},    Size{1, 1, 7},      Size{1, 64, 1},     Size{1, 129, 384}, Size{2, 33, 65},
       Size{3, 128, 96}, Size{4, 100, 31},   Size{100, 4, 64},   Size{77, 1, 256},  Size{129, 2, 63},
@@ -113,18 +119,12 @@ void add_tiles(std::vector<Case>& cases) {
 // Operands in whole 16-byte pieces, for tensor cores where the target has them: every tile that the
 // model chooses, edges to either side of it, clusters (long k), both layouts of each operand.
 void add_tensor_core_tiles(std::vector<Case>& cases) {
-  struct Size {
-    int64_t m;
-    int64_t n;
-    int64_t k;
-  };
   constexpr std::array kSizes = {Size{128, 384, 384},  Size{120, 392, 376}, Size{136, 376, 392},
                                  Size{128, 1152, 384}, Size{40, 72, 520},   Size{128, 384, 1536},
                                  Size{24, 1000, 2048}, Size{8, 8, 72},      Size{256, 768, 64}};
   for (const DType dtype : kShortFloats) {
     for (const Size& size : kSizes) {
-      const std::string text = std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" +
-                               std::to_string(size.n) + "x" + std::to_string(size.k);
+      const std::string text = text_of(dtype, size);
       cases.push_back(product("T39 pieces " + text, tensor(dtype, {size.m, size.k}),
                               tensor(dtype, {size.k, size.n}).param()));
       cases.push_back(product("T40 pieces " + text + " transposed b",
@@ -157,17 +157,11 @@ void add_tensor_core_tiles(std::vector<Case>& cases) {
 
 // Operands whose rows are whole pieces of 8, 4 or 2 bytes alone.
 void add_narrow_pieces(std::vector<Case>& cases) {
-  struct Size {
-    int64_t m;
-    int64_t n;
-    int64_t k;
-  };
   constexpr std::array kSizes = {Size{68, 84, 196}, Size{70, 90, 58}, Size{40, 33, 197},
                                  Size{132, 260, 1004}, Size{196, 72, 384}};
   for (const DType dtype : kShortFloats) {
     for (const Size& size : kSizes) {
-      const std::string text = std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" +
-                               std::to_string(size.n) + "x" + std::to_string(size.k);
+      const std::string text = text_of(dtype, size);
       cases.push_back(product("T39 narrow pieces " + text, tensor(dtype, {size.m, size.k}),
                               tensor(dtype, {size.k, size.n}).param()));
       cases.push_back(product(
