@@ -75,14 +75,13 @@ Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const s
     uint64_t address = 0;
     std::memcpy(&address, params.data() + map.position(), sizeof address);
     const std::array<uint64_t, kMostRank> dims = dims_of(map, relocations);
-    RLX_RETURN_IF_ERROR(
-        context.check(context.api.cuTensorMapEncodeTiled(
-                          &maps[m], element_type(dtype_row(map.dtype())->block_bytes),
-                          map.dims()->size(), reinterpret_cast<void*>(address), dims.data(),
-                          map.strides()->data(), map.box()->data(), kEveryElement.data(),
-                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map.swizzle_bytes()),
-                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                      text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
+    RLX_RETURN_IF_ERROR(context.check(
+        context.api.cuTensorMapEncodeTiled(
+            &maps[m], element_type(dtype_row(map.dtype())->block_bytes), map.dims()->size(),
+            reinterpret_cast<void*>(address), dims.data(), map.strides()->data(), map.box()->data(),
+            kEveryElement.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map.swizzle_bytes()),
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
   }
   return {};
 }

@@ -196,7 +196,10 @@ std::vector<Fixture> map_fixtures() {
                   }),
       {.rule = Rule::TensorMapForm,
        .what = "behind the begin of its range",
-       .edit = [](PlanSpec& spec) { spec.kernels[0].addends = {{0, 16}}; },
+       .edit =
+           [](PlanSpec& spec) {
+             spec.kernels[0].addends = {{0, 16}};
+           },
        .base = map_plan},
       {.rule = Rule::TensorMapReach,
        .what = "lines of a range that may hold less than one",

@@ -57,7 +57,8 @@ double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
                                const WgmmaTile& tile) {
   const WgmmaTimes& times = device.wgmma;
   const int64_t pairs_at_once = pairs_of(device);
-  const auto rounds = static_cast<double>(ceil_div(pair_count(size.m, size.n, tile), pairs_at_once));
+  const auto rounds =
+      static_cast<double>(ceil_div(pair_count(size.m, size.n, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
   const double products =
@@ -106,7 +107,8 @@ bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
          at.alignment(operand.ref) >= kWidestAccessBytes;
 }
 
-// The lines of y may be free, and each map of them then has as many as its range. All else is fixed.
+// The lines of y may be free, and each map of them then has as many as its range. All else is
+// fixed.
 std::string free_refusal(const Product& product) {
   if (product.n.is_free() || product.k.is_free()) return "columns or a depth that the run gives";
   return product.m.range().least < 1 ? "a number of lines that may be 0" : "";
