@@ -141,7 +141,7 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder whose bin/ holds rlxc and rlxrun")
     parser.add_argument("--targets", default="cuda,vulkan-nvidia", help="of cuda and the profiles of vulkan")
     parser.add_argument("--forms", default="free,/2", help="how --dim gives ranges")
-    parser.add_argument("--sizes", type=int, help="the first so many sizes of each network")
+    parser.add_argument("--at", help="these of the sizes, as 77,128 or 480x640")
     parser.add_argument("--arch", help="rlxc --arch: CUDA architectures to compile for, instead of all")
     parser.add_argument("--repeat", type=int, default=50, help="timed runs")
     parser.add_argument("--rounds", type=int, default=2)
@@ -156,12 +156,17 @@ def parse_arguments():
         parser.error(f"unknown network {min(unknown)}")
     args.cases = [case for case in CASES if case.name in args.networks or not args.networks]
     args.forms = args.forms.split(",")
+    args.at = args.at.split(",") if args.at else None
     args.targets = args.targets.split(",")
     return args
 
 
 def label(size):
     return "x".join(str(n) for n in size.values())
+
+
+def sizes_of(args, case):
+    return [size for size in case.sizes if args.at is None or label(size) in args.at]
 
 
 def plan_path(folder, case, target, form):
@@ -190,7 +195,7 @@ def prepare(args, folder):
                 array.unlink()  # inputs are seeded
         for target in args.targets:
             jobs += [(case, target, form, case.dims(form)) for form in args.forms]
-            for size in case.sizes[:args.sizes]:
+            for size in sizes_of(args, case):
                 fixed = [word for name, (least, _, _) in case.ranges.items() for word in ("--dim", f"{name}={size.get(name, least)}")]
                 jobs.append((case, target, label(size), fixed))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -239,7 +244,7 @@ def measure(args, folder):
     print(f"{'':<28} {'static us':>10}" + "".join(f"{form:>16}" for form in args.forms))
     for case in args.cases:
         for target in args.targets:
-            for size in case.sizes[:args.sizes]:
+            for size in sizes_of(args, case):
                 measure_size(args, folder, case, target, size)
 
 
@@ -254,7 +259,8 @@ def measure_size(args, folder, case, target, size):
                 best[form] = min(taken, best.get(form, taken))
     cells = []
     for form in args.forms:
-        cells.append(f"{best[form]:9.1f} {best[form] / best['']:5.2f} " if form in best and "" in best else f"{'-':>16}")
+        ratio = f"{best[form] / best['']:5.2f}" if form in best and "" in best else f"{'-':>5}"
+        cells.append(f"{best[form]:9.1f} {ratio} " if form in best else f"{'-':>9} {ratio} ")
     print(f"{case.name:<15} {target[:6]:<6} {label(size):<9}" + (f"{best['']:9.1f} " if "" in best else f"{'-':>9} ") +
           "".join(cells), flush=True)
     if args.steps:

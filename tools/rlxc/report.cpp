@@ -183,7 +183,8 @@ bool take_dims(const std::vector<std::string>& arguments, ImportOptions& options
       usage_error(
           "--dim \"" + argument +
           "\" is not NAME=NUMBER, NAME=MIN:MAX, NAME=MIN:MAX:STEP, one of these in parts as "
-          "NAME=MIN:MAX/2, or several, ascending and apart, as in NAME=1:16,17:128");
+          "NAME=MIN:MAX/FACTOR (1.1 and more, with up to two decimals), or several, ascending and "
+          "apart, as in NAME=1:16,17:128");
       return false;
     }
     const bool is_known = options.free_dims.contains(name) || options.ranged_dims.contains(name);
