@@ -9,10 +9,8 @@ steps and 5 us.
 """
 import argparse
 import ctypes
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
@@ -23,11 +21,18 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", type=pathlib.Path)
     parser.add_argument("symbol")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder with bin/rlxc and lib/librlx.so")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder with lib/librlx.so")
     parser.add_argument("--device", default="null")
     parser.add_argument("--values", type=int, nargs="+", required=True, help="values of the symbol, at least two")
     parser.add_argument("--entry", type=int, default=0)
     return parser.parse_args()
+
+
+class ProgramInfo(ctypes.Structure):
+    """rlx_program_info."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t), *((name, ctypes.c_uint32) for name in ("target", "values", "steps", "waves")),
+                ("arena_bytes", ctypes.c_uint64), ("arena_lower_bound", ctypes.c_uint64), ("name", ctypes.c_char_p)]
 
 
 class Session:
@@ -54,11 +59,11 @@ class Session:
         self.check(status)
         return taken * 1e6
 
-
-def step_count(args, value):
-    command = [args.build / "bin/rlxc", "inspect", args.plan, "--steps", "--json", "--dim", f"{args.symbol}={value}"]
-    document = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return len(document["entries"][args.entry]["steps"])
+    def steps(self, entry):
+        """At the values that are bound."""
+        info = ProgramInfo(struct_size=ctypes.sizeof(ProgramInfo))
+        self.check(self.library.rlx_session_get_program(self.session, entry, ctypes.byref(info)))
+        return info.steps
 
 
 def main():
@@ -68,7 +73,7 @@ def main():
     fresh = [session.bind(args.entry, symbol, value) for value in args.values]
     kept_values = args.values[-min(KEPT, len(args.values)):]
     kept = [session.bind(args.entry, symbol, value) for _ in range(500) for value in kept_values]
-    print(f"{args.plan.name} {args.device}: {step_count(args, args.values[-1])} steps; a new value {statistics.median(fresh):.0f} us, at most "
+    print(f"{args.plan.name} {args.device}: {session.steps(args.entry)} steps; a new value {statistics.median(fresh):.0f} us, at most "
           f"{max(fresh):.0f}; a kept one {statistics.median(kept):.2f} us")
 
 
