@@ -29,6 +29,14 @@ std::string text_of(const Pieces&... pieces) {
 // A name from a file between double quotes: at most 256 bytes of it, control characters, quotes and
 // bytes that are no UTF-8 shown as \xNN.
 std::string quoted(std::string_view name);
+// The same, for where <iomanip> is included, too: of a std::string, std::quoted is found by its
+// argument's namespace and would fit better.
+inline std::string quoted(const std::string& name) {
+  return quoted(std::string_view(name));
+}
+inline std::string quoted(std::string& name) {
+  return quoted(std::string_view(name));
+}
 
 // True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
