@@ -341,20 +341,30 @@ constexpr double kStreamProducts = 2.4;
 // Threads of a multiprocessor for whose registers there is room.
 constexpr int64_t kStreamThreads = 512;
 
-std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+// What both streamed forms refuse.
+std::string lines_refusal(const OfferContext& at, const WeightedProduct& product) {
   if (product.rounded) return kRoundedRefusal;
   if (product.index) return "rows of several experts";
   if (!is_block_type(product.w.dtype())) return "weights that are no blocks";
-  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
-  if (product.m.is_free() || product.m > kMostVectors)
-    return "more than " + std::to_string(kMostVectors) + " vectors";
   if (product.k == 0) return "nothing to add";
-  if (product.norm) return kNormRefusal;
   if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
   const auto is_aligned = [&at](const TensorRef& w) { return at.alignment(w) >= 16; };
   if (!is_aligned(product.w) || !std::ranges::all_of(product.more_w, is_aligned))
     return "a matrix that begins at no multiple of 16 bytes";
   return {};
+}
+
+std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
+  if (product.m.is_free() || product.m > kMostVectors)
+    return "more than " + std::to_string(kMostVectors) + " vectors";
+  if (product.norm) return kNormRefusal;
+  return lines_refusal(at, product);
+}
+
+std::string row_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.m.is_free() || product.m > 1) return "more than one vector";
+  return lines_refusal(at, product);
 }
 
 double stream_time(const OfferContext& at, const WeightedProduct& product) {
@@ -364,7 +374,12 @@ double stream_time(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
 }
 
-bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
+double row_time(const OfferContext& at, const WeightedProduct& product) {
+  return thread_bound_microseconds(
+      at.device(), {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()), .flops = 0});
+}
+
+bool emit_lines(LowerContext& ctx, const WeightedProduct& product, bool one_row) {
   const BlockStream stream =
       choose_block_stream(size_of(product), product.w.dtype(), ctx.target().device);
   const auto is_weight = [&ctx](const TensorRef& w) {
@@ -375,6 +390,7 @@ bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
   define_product_sizes(ctx, dispatch, product);
   dispatch.workgroup({stream.threads()})
       .define("RLX_STREAMED", 1)
+      .define("RLX_ONE_ROW", one_row ? 1 : 0)
       .define("RLX_M", product.m)
       .define("RLX_WARPS", stream.warps)
       .define("RLX_TILES", stream.tiles)
@@ -384,9 +400,19 @@ bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
       .grid(split_grid(static_cast<uint64_t>(stream.blocks)))
       .reason("tensor cores: " + to_string(product.m) + " rows, w read once, " +
               std::to_string(stream.warps) + " warps share out k, " +
-              std::to_string(stream.tiles * kStreamLines) + " lines")
+              std::to_string(stream.tiles * kStreamLines) + " lines" +
+              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""))
       .read(&WeightedMatmulParams::x, product.x, 16);
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
   return true;
+}
+
+bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
+  return emit_lines(ctx, product, false);
+}
+
+bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
+  return emit_lines(ctx, product, true);
 }
 
 // Tiles beside which the row lists of experts fit into 32 KiB of shared memory.
@@ -451,6 +477,13 @@ bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
 }
 
 constexpr std::array kWeightedOffers = {
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
+                           .form = "one row",
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = row_refusal,
+                           .microseconds = row_time,
+                           .emit = emit_row},
     // Tiles of few vectors would stay mostly empty.
     Offer<WeightedProduct>{.kernel = KernelId::dequant_matvec,
                            .rank = 0,
@@ -522,6 +555,8 @@ bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType al
   if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
       other.microseconds + steps * at.device().step_microseconds < normed.microseconds)
     return false;
+  // The threads that load a line's blocks wait for them longer than for x.
+  if (normed.row->kernel == KernelId::dequant_mma) return true;
   WeightedSize size = size_of(product);
   size.held = held_form(at, product);
   return choose_teams(size, at.device()).held || byte_size(product.w.type) <= kFewBytes;

@@ -39,14 +39,15 @@ constexpr std::array kMmaTiles = {
     WeightedMmaTile{64, 32, 4, 1, 3, 1.25},
 };
 
-// Of the streamed form: depths of a slice, bytes of the rings of a workgroup that leave room for
-// three stages, of shared memory in all, of a warp's factors at most and of a tile's parts;
-// workgroups of a multiprocessor.
+// Of the streamed forms: depths of a slice, bytes of the rings of a workgroup that leave room for
+// three stages, of shared memory in all, of a warp's factors at most and of a tile's parts, fewer
+// where x is one row; workgroups of a multiprocessor.
 constexpr int64_t kSliceElements = 256;
 constexpr int64_t kRingBytes = 64 * 1024;
 constexpr int64_t kStreamSharedBytes = 99 * 1024;
 constexpr int64_t kMostFactorBytes = 2048;
 constexpr int64_t kTilePartBytes = 512;
+constexpr int64_t kTilePartBytesOfRow = 256;
 constexpr int64_t kMostStreamTiles = 8;
 constexpr int64_t kMostStreamWarps = 8;
 constexpr int64_t kStreamGroups = 2;
@@ -143,8 +144,9 @@ BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceM
   const int64_t stage_bytes = kStreamLines * 16 * (chunks | 1);
   stream.stages = 3 * stream.warps * stage_bytes <= kRingBytes ? 3 : 2;
   const int64_t fixed = stream.warps * (stream.stages * stage_bytes + kMostFactorBytes);
+  const int64_t part_bytes = size.m == 1 ? kTilePartBytesOfRow : kTilePartBytes;
   const int64_t most_tiles = std::clamp<int64_t>(
-      (kStreamSharedBytes - fixed) / (stream.warps * kTilePartBytes), 1, kMostStreamTiles);
+      (kStreamSharedBytes - fixed) / (stream.warps * part_bytes), 1, kMostStreamTiles);
   const int64_t tiles = ceil_div(size.n, kStreamLines);
   // What a workgroup reads of x, in tiles of w, at the rate at which the L2 cache gives it.
   const double x_tiles = static_cast<double>(size.m) * 2 / (kStreamLines * size.bits / 8) / 2;
