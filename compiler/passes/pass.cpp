@@ -30,6 +30,8 @@ constexpr Pass kPasses[] = {
      see_attention},
     {"turn-attention", "heads and tokens of attention as they stand, repeated heads once", 2,
      PassStage::Neutral, turn_attention},
+    {"see-masks", "masks of attention that are open, triangles or bands as attributes", 2,
+     PassStage::Neutral, see_masks},
     {"see-append", "rows copied to an index as appended to a cache", 2, PassStage::Neutral,
      see_append},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},
