@@ -96,16 +96,24 @@ RLX_FN float checked_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n,
 
 RLX_MAIN_PREFETCH {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
-  constexpr rlx_u32 kGroupLines = RLX_TILES * kLines;
-  if (group >= (rlx_u32(RLX_N) + kGroupLines - 1u) / kGroupLines) return;
-  const rlx_u32 first_line = group * kGroupLines;
   const Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
+#if RLX_ONE_ROW
+  if (group >= RLX_GROUPS) return;
+  const TileShare share = tiles_of(group);
+  const rlx_u32 first_line = share.first * kLines;
+  const rlx_u32 lines = share.count * kLines;
+  multiply_lines(p, from, share);
+#else
+  constexpr rlx_u32 lines = RLX_TILES * kLines;
+  if (group >= (rlx_u32(RLX_N) + lines - 1u) / lines) return;
+  const rlx_u32 first_line = group * lines;
   multiply_lines(p, from, first_line);
+#endif
   rlx_barrier();
   constexpr rlx_u32 kStep = 1 + RLX_GATED;  // lines of a result
-  RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_M * kGroupLines / kStep; i += RLX_BLOCK_SIZE) {
-    const rlx_u32 m = i / (kGroupLines / kStep);
-    const rlx_u32 line = i % (kGroupLines / kStep) * kStep;
+  RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_M * lines / kStep; i += RLX_BLOCK_SIZE) {
+    const rlx_u32 m = i / (lines / kStep);
+    const rlx_u32 line = i % (lines / kStep) * kStep;
     const rlx_u32 n = first_line + line;
     if (n >= rlx_u32(RLX_N)) continue;
     const float sum = checked_sum(p, from, m, n, joined_sum(m, line));

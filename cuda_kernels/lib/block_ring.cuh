@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How lines of a weight matrix in blocks (lib/weights.inc) come to the warps that multiply them, at the speed of memory: what the streamed forms
 // of dequant_mma share.
-// Specializations: RLX_WARPS, RLX_TILES of 16 lines per workgroup, RLX_STAGES of a warp's ring (at least 2); RLX_N, RLX_K; lib/blocks.inc.
+// Specializations: RLX_WARPS, RLX_TILES of 16 lines per workgroup at most, RLX_STAGES of a warp's ring (at least 2); RLX_N, RLX_K;
+//   lib/blocks.inc.
 //   RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait for them.
 // Phases: a slice is 256 depths. Each warp has every RLX_WARPS-th one and lets the workgroup's tiles pass by: their bytes come as they are, 16
 //   at a time (cp.async), into a ring of its own, RLX_STAGES - 1 tiles ahead.
@@ -50,39 +51,50 @@ RLX_FN rlx_u32 skew_of(Weights from, rlx_u32 line, rlx_u32 slice) {
   return (rlx_u32(rlx_line_address(from, min(line, rlx_u32(RLX_N - 1)))) + slice * kSliceBytes) & 15u;
 }
 
-// All of a warp's slices of the workgroup's lines: begin(slice), then use(tile, is_first, at) for every tile of it; is_first: in its first
+// A warp's way through its slices and, in each, the workgroup's tiles.
+struct Walk {
+  rlx_u32 slice;
+  rlx_u32 tile;
+  rlx_u32 stage;
+  RLX_FN void step(rlx_u32 tiles) {
+    stage = stage + 1u == RLX_STAGES ? 0u : stage + 1u;
+    if (++tile < tiles) return;
+    tile = 0u;
+    slice += RLX_WARPS;
+  }
+};
+
+// All of a warp's slices of the workgroup's tiles: begin(slice), then use(tile, is_first, at) for every tile of it; is_first: in its first
 // slice; at: where the slices of the thread's two lines of the tile, g and g + 8 of a fragment, begin in shared memory.
 template <typename Begin, typename Use>
-RLX_FN void stream_lines(unsigned char* shared, Weights from, rlx_u32 first_line, const Begin& begin, const Use& use) {
-  const rlx_u32 warp = rlx_warp;
-  const rlx_u32 ring = warp * (RLX_STAGES * kStageBytes);
-  const rlx_u32 rounds = (kSlices - warp + RLX_WARPS - 1u) / RLX_WARPS * RLX_TILES;
-  const auto copy_round = [&](rlx_u32 round) {
-    if (round < rounds) {
-      copy_tile(shared, from, first_line + round % RLX_TILES * kLines, warp + round / RLX_TILES * RLX_WARPS, ring + round % RLX_STAGES * kStageBytes);
+RLX_FN void stream_tiles(unsigned char* shared, Weights from, rlx_u32 first_line, rlx_u32 tiles, const Begin& begin, const Use& use) {
+  const rlx_u32 ring = rlx_warp * (RLX_STAGES * kStageBytes);
+  const rlx_u32 line = rlx_lane_of_warp / 4u;
+  Walk ahead = {rlx_warp, 0u, 0u};
+  const auto copy_next = [&]() {
+    if (ahead.slice < kSlices) {
+      copy_tile(shared, from, first_line + ahead.tile * kLines, ahead.slice, ring + ahead.stage * kStageBytes);
+      ahead.step(tiles);
     }
     rlx_commit_copies();
   };
 #if !RLX_W_EARLY
   rlx_wait_for_predecessors();
 #endif
-  RLX_UNROLL for (rlx_u32 round = 0u; round + 1u < RLX_STAGES; ++round) copy_round(round);
+  RLX_UNROLL for (rlx_u32 i = 0u; i + 1u < RLX_STAGES; ++i) copy_next();
 #if RLX_W_EARLY
   rlx_wait_for_predecessors();
 #endif
-  RLX_LOOP for (rlx_u32 round = 0u; round < rounds; ++round) {
-    const rlx_u32 tile = round % RLX_TILES;
-    const rlx_u32 slice = warp + round / RLX_TILES * RLX_WARPS;
-    if (tile == 0u) begin(slice);
-    // Behind this the round's bytes are there for the whole warp, and the ring's oldest stage is free.
+  RLX_LOOP for (Walk now = {rlx_warp, 0u, 0u}; now.slice < kSlices; now.step(tiles)) {
+    if (now.tile == 0u) begin(now.slice);
+    // Behind this the tile's bytes are there for the whole warp, and the ring's oldest stage is free.
     rlx_wait_copies<RLX_STAGES - 2>();
     __syncwarp();
-    copy_round(round + RLX_STAGES - 1u);
-    const rlx_u32 line = rlx_lane_of_warp / 4u;
-    const rlx_u32 first = first_line + tile * kLines + line;
-    const rlx_u32 place = ring + round % RLX_STAGES * kStageBytes + line * kPitch;
-    const rlx_u32 at[2] = {place + skew_of(from, first, slice), place + 8u * kPitch + skew_of(from, first + 8u, slice)};
-    use(tile, round < RLX_TILES, at);
+    copy_next();
+    const rlx_u32 first = first_line + now.tile * kLines + line;
+    const rlx_u32 place = ring + now.stage * kStageBytes + line * kPitch;
+    const rlx_u32 at[2] = {place + skew_of(from, first, now.slice), place + 8u * kPitch + skew_of(from, first + 8u, now.slice)};
+    use(now.tile, now.slice == rlx_warp, at);
   }
 }
 

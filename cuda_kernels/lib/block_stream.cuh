@@ -269,7 +269,7 @@ RLX_FN void multiply_lines(const RlxParams& p, Weights from, rlx_u32 first_line)
   const rlx_u32 factors = kFactorsAt + rlx_warp * kFactorBytes;
   HeldX held;
   const auto begin = [&](rlx_u32 slice) { hold_x(p.x, slice, held); };
-  stream_lines(rlx_shared, from, first_line, begin, [&](rlx_u32 tile, bool is_first, const rlx_u32 (&at)[2]) {
+  stream_tiles(rlx_shared, from, first_line, RLX_TILES, begin, [&](rlx_u32 tile, bool is_first, const rlx_u32 (&at)[2]) {
     float4* own = reinterpret_cast<float4*>(rlx_shared + kPartsAt) + (rlx_warp * RLX_TILES + tile) * 32u + rlx_lane_of_warp;
     float acc[4] = {};
     if (!is_first) {

@@ -257,6 +257,14 @@ void define_norm(const LowerContext& ctx, WeightedDispatch& dispatch, const Norm
       .read(&WeightedMatmulParams::gamma, *norm.gamma, runs ? bytes : 0);
 }
 
+// Whether no step of a run writes the matrices.
+bool has_early_weights(const LowerContext& ctx, const WeightedProduct& product) {
+  const auto is_weight = [&ctx](const TensorRef& w) {
+    return ctx.segment_of(w) == Segment::Weights;
+  };
+  return is_weight(product.w) && std::ranges::all_of(product.more_w, is_weight);
+}
+
 bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   WeightedSize size = size_of(product);
   size.held = held_form(ctx, product);
@@ -283,8 +291,11 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
     dispatch.read(&WeightedMatmulParams::x, product.x, runs && product.along_depth ? 16 : 0);
   if (product.norm) define_norm(ctx, dispatch, *product.norm);
   if (product.along_depth) {
+    const bool early = is_block_type(product.w.dtype()) && !product.index && product.k > 0 &&
+                       has_early_weights(ctx, product);
     dispatch.define("RLX_BY_COLUMN", 0)
         .define("RLX_HELD", teams.held ? 1 : 0)
+        .define("RLX_W_EARLY", early ? 1 : 0)
         .define("RLX_ROWS", teams.rows)
         .define("RLX_TEAM_OUTPUTS", teams.outputs);
     if (teams.held) dispatch.define("RLX_MIN_GROUPS", size.held->threads / teams.lanes);
@@ -374,45 +385,63 @@ double stream_time(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
 }
 
+// Tokens of a model of two Llama-8B-shaped layers by dequant_matvec and by this, us on an H200,
+// 2026-11-26: q8_0 331 and 249, q4_0 192 and 179; q4_k 381 and 385 (four layers), q6_k 209 and 247.
+constexpr std::array kRowTypes = {DType::q4_0, DType::q8_0};
+
+// Bytes at the memory's speed, with what makes dequant_matvec the faster for the other types.
 double row_time(const OfferContext& at, const WeightedProduct& product) {
-  return thread_bound_microseconds(
+  constexpr double kOthers = 1.1;
+  const double bound = thread_bound_microseconds(
       at.device(), {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()), .flops = 0});
+  const DType w = product.w.dtype();
+  return std::ranges::find(kRowTypes, w) != kRowTypes.end() ? bound : kOthers * bound;
 }
 
-bool emit_lines(LowerContext& ctx, const WeightedProduct& product, bool one_row) {
-  const BlockStream stream =
-      choose_block_stream(size_of(product), product.w.dtype(), ctx.target().device);
-  const auto is_weight = [&ctx](const TensorRef& w) {
-    return ctx.segment_of(w) == Segment::Weights;
-  };
-  const bool early = is_weight(product.w) && std::ranges::all_of(product.more_w, is_weight);
-  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+// What both streamed forms are given.
+void define_stream(LowerContext& ctx, WeightedDispatch& dispatch, const WeightedProduct& product,
+                   uint32_t threads) {
   define_product_sizes(ctx, dispatch, product);
-  dispatch.workgroup({stream.threads()})
+  dispatch.workgroup({threads})
       .define("RLX_STREAMED", 1)
-      .define("RLX_ONE_ROW", one_row ? 1 : 0)
       .define("RLX_M", product.m)
-      .define("RLX_WARPS", stream.warps)
-      .define("RLX_TILES", stream.tiles)
-      .define("RLX_STAGES", stream.stages)
-      .define("RLX_W_EARLY", early ? 1 : 0)
-      .define("RLX_MIN_GROUPS", std::max<int64_t>(1, kStreamThreads / stream.threads()))
-      .grid(split_grid(static_cast<uint64_t>(stream.blocks)))
-      .reason("tensor cores: " + to_string(product.m) + " rows, w read once, " +
-              std::to_string(stream.warps) + " warps share out k, " +
-              std::to_string(stream.tiles * kStreamLines) + " lines" +
-              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""))
+      .define("RLX_W_EARLY", has_early_weights(ctx, product) ? 1 : 0)
+      .define("RLX_MIN_GROUPS", std::max<int64_t>(1, kStreamThreads / threads))
       .read(&WeightedMatmulParams::x, product.x, 16);
-  if (product.norm) define_norm(ctx, dispatch, *product.norm);
-  return true;
 }
 
 bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
-  return emit_lines(ctx, product, false);
+  const BlockStream stream =
+      choose_block_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_stream(ctx, dispatch, product, stream.threads());
+  dispatch.define("RLX_ONE_ROW", 0)
+      .define("RLX_WARPS", stream.warps)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_STAGES", stream.stages)
+      .grid(split_grid(static_cast<uint64_t>(stream.blocks)))
+      .reason("tensor cores: " + to_string(product.m) + " rows, w read once, " +
+              std::to_string(stream.warps) + " warps share out k, " +
+              std::to_string(stream.tiles * kStreamLines) + " lines");
+  return true;
 }
 
 bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
-  return emit_lines(ctx, product, true);
+  const RowStream stream =
+      choose_row_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_stream(ctx, dispatch, product, stream.threads());
+  dispatch.define("RLX_ONE_ROW", 1)
+      .define("RLX_WARPS", stream.warps)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_STAGES", stream.stages)
+      .define("RLX_GROUPS", stream.groups)
+      .grid(split_grid(static_cast<uint64_t>(stream.groups)))
+      .reason("tensor cores: one row, w read once, " + std::to_string(stream.warps) +
+              " warps share out k, " + std::to_string(stream.tiles * kStreamLines) + " lines" +
+              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""));
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
+  return true;
 }
 
 // Tiles beside which the row lists of experts fit into 32 KiB of shared memory.
