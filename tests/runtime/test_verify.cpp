@@ -9,6 +9,7 @@
 
 #include "runtime/verify/verify.h"
 #include "schema/spirv_capabilities.h"
+#include "schema/tensor_map.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
@@ -604,6 +605,11 @@ TEST_CASE("valid_plans_have_no_fault") {
   for (const VerifyFault& fault : verify_plan(serialise(gemm_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  PlanSpec lines_of_range = map_plan();
+  lines_of_range.kernels[0].maps[0].dims[1] = kLinesOfRange;
+  lines_of_range.kernels[0].accesses[0].min_bytes = 144;  // one line
+  for (const VerifyFault& fault : verify_plan(serialise(lines_of_range), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(map_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
