@@ -436,9 +436,9 @@ double stream_time(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
 }
 
-// Tokens of a model of two Llama-8B-shaped layers by dequant_matvec and by this, us on an H200,
-// 2026-11-26: q8_0 331 and 249, q4_0 192 and 179 (with two tiles at a time); q4_k 381 and 385 (of
-// four layers), q6_k 209 and 247.
+// Tokens of two layers of Llama-8B's shape by dequant_matvec and by this, us, one run each on an
+// H200, 2026-11-26: q8_0 331 and 249; q4_0 192 and 179, by a form of two tiles at a time; q6_k 209
+// and 248 (tests/bench/results/2026-11-26-h200-language.md). q4_k showed no difference.
 constexpr std::array kRowTypes = {DType::q4_0, DType::q8_0};
 
 // Bytes at the memory's speed, with what makes dequant_matvec the faster for the other types.
