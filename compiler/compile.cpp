@@ -77,17 +77,6 @@ bool check_targets(const CompileOptions& options, Diagnostics& diagnostics) {
                       "targets are: " + target_names());
   }
   if (diagnostics.has_errors()) return false;
-  for (size_t i = 0; i < options.targets.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (options.targets[i] == options.targets[j] ||
-          find_target(options.targets[i])->kind != find_target(options.targets[j])->kind)
-        continue;
-      diagnostics.error(DiagCode::UnsupportedTarget, {},
-                        "targets \"" + options.targets[j] + "\" and \"" + options.targets[i] +
-                            "\" are for one kind of device, and a plan holds one way for each",
-                        "compile two plans");
-    }
-  }
   return !diagnostics.has_errors();
 }
 
@@ -229,8 +218,6 @@ bool generate(Compilation& compilation, const CompileOptions& options, Diagnosti
   if (options.trust_cache) code.cache_trust = CacheTrust::Anyone;
   if (!options.kernels_dir.empty()) code.kernels_folder = options.kernels_dir;
   if (!options.nvrtc.empty()) code.nvrtc = options.nvrtc;
-  for (const TargetBuild& build : compilation.builds)
-    code.code.native_halves = code.code.native_halves || build.target->native_halves;
   auto compiled = compile_kernels(compilation.kernels, code, diagnostics);
   if (!compiled) return false;
   compilation.codes = std::move(*compiled);

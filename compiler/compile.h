@@ -26,7 +26,7 @@ struct ModelForTarget {
 };
 
 struct CompileOptions {
-  std::vector<std::string> targets = {"vulkan"};  // names of targets, at most one of a kind
+  std::vector<std::string> targets = {"vulkan"};  // names of targets
   std::vector<ModelForTarget> device_models;      // at most one of a target
   int optimisation = 2;                           // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;

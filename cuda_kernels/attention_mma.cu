@@ -297,6 +297,7 @@ RLX_MAIN_PREFETCH {
 #endif
     if (all_disallowed(at, unit_row, first_key)) continue;
     const bool partial = some_disallowed(at, unit_row, first_key);
+    const ScoreFacts facts(p, at, first_row, first_key);
     float s[kMTiles][kNTiles][4];
     if constexpr (!kWarpgroups) clear(s);
 #if RLX_STAGED
@@ -311,7 +312,7 @@ RLX_MAIN_PREFETCH {
     loaded_scores(s, q, loaded);
     const auto read_values = [&](rlx_u32(&b)[kGroup][2], int kk, int first) { loaded_values(b, loaded, kk, first); };
 #endif
-    finish_scores(s, p, at, first_row, first_key, partial);
+    finish_scores(s, facts, at, first_row, first_key, partial);
     weigh(rows, s);
     const Weights weights(s);
     if (RLX_SELECTIVE && partial && accumulate_around_nonfinite(rows, weights, read_values, p, at, first_row, first_key)) continue;

@@ -559,7 +559,7 @@ RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column, bool wanted) {
 
 #if RLX_IS_F32
 // The product of a line of a and a line of b by fused multiply-adds.
-RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
+RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n RLX_APART_SIZES) {
   float sum = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K) && sum == sum; ++k) {  // NaN stays what it is
     const float x = rlx_load_f32(a, rlx_i64(m) * rlx_i64(RLX_A_LINE) + rlx_i64(k) * rlx_i64(RLX_A_DEPTH));
@@ -745,7 +745,7 @@ RLX_MAIN_PREFETCH {
     rlx_acc4_t value = sums[number];
 #if RLX_IS_F32
     RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
-      if (!rlx_finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c);
+      if (!rlx_finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c RLX_GIVEN_SIZES);
     }
 #endif
 #if RLX_Y_VECTOR == 4

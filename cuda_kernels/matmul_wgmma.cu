@@ -12,7 +12,7 @@
 // while the other multiplies; 0: 64 rows of every tile each. On sm_90a by tensor copies and wgmma; elsewhere by cp.async and mma,
 // always 64 rows each, no sharing, with a ring of two slots in 99 KiB. On sm_90a results of 16 bits leave through RLX_BUFFERS
 // buffers of 16 x 64 per warp and the copy engine, which also brings a residual of 16 bits there while the tile is multiplied.
-// Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M, RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
+// Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M (may be free), RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
 //   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
@@ -46,12 +46,16 @@ constexpr rlx_u32 kTileM = 128;
 constexpr rlx_u32 kTileN = RLX_TILE_N;
 constexpr rlx_u32 kSums = RLX_GATED ? 2 : 1;  // products per element of y
 constexpr rlx_u32 kColumns = kSums * kTileN;  // of the multiplied panel: those of b, then those of b2
-constexpr rlx_u32 kTilesM = (RLX_M + kTileM - 1) / kTileM;
 constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
-constexpr rlx_u32 kPairsM = (kTilesM + 1) / 2;
-constexpr rlx_u32 kPairs = kPairsM * kTilesN;
+#define RLX_TILES_M ((rlx_u32(RLX_M) + kTileM - 1u) / kTileM)
+#define RLX_PAIRS_M ((RLX_TILES_M + 1u) / 2u)
+#define RLX_PAIRS (RLX_PAIRS_M * kTilesN)
 constexpr rlx_u32 kSteps = (RLX_K + RLX_PANEL_DEPTH - 1) / RLX_PANEL_DEPTH;
+#ifdef RLX_SIZES
+constexpr bool kWholeTiles = false;  // RLX_M is free
+#else
 constexpr bool kWholeTiles = RLX_M % (2 * kTileM) == 0 && RLX_N % kTileN == 0;
+#endif
 
 constexpr bool kPingpong = RLX_HAS_WGMMA && RLX_PINGPONG;
 constexpr rlx_u32 kBlocks = kPingpong ? 2 : 1;  // blocks of 64 rows per warpgroup
@@ -122,11 +126,11 @@ struct Tile {
 RLX_FN Tile tile_at(rlx_u32 pair) {
   const rlx_u32 band = pair / (RLX_RASTER * kTilesN);
   const rlx_u32 first = band * RLX_RASTER;
-  const rlx_u32 rows = kPairsM - first < RLX_RASTER ? kPairsM - first : RLX_RASTER;
+  const rlx_u32 rows = RLX_PAIRS_M - first < RLX_RASTER ? RLX_PAIRS_M - first : RLX_RASTER;
   const rlx_u32 rest = pair - first * kTilesN;
   return {(2u * (first + rest % rows) + rlx_group_x % 2u) * kTileM, (rest / rows) * kTileN};
 }
-#define RLX_EACH_PAIR(pair) RLX_LOOP for (rlx_u32 pair = rlx_group_x / 2u; pair < kPairs; pair += rlx_grid_x / 2u)
+#define RLX_EACH_PAIR(pair) RLX_LOOP for (rlx_u32 pair = rlx_group_x / 2u; pair < RLX_PAIRS; pair += rlx_grid_x / 2u)
 
 // ---- copies ----
 
@@ -146,7 +150,7 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
   if (thread != 0u) return;
   constexpr rlx_u32 kEarly = !RLX_PREFETCH ? 0 : kSteps < kStages ? kSteps : kStages;
   RLX_UNROLL for (rlx_u32 i = 0; i <= kSums; ++i) rlx_prefetch_map(maps.at[i]);
-  if (rlx_group_x / 2u < kPairs) {
+  if (rlx_group_x / 2u < RLX_PAIRS) {
     const Tile tile = tile_at(rlx_group_x / 2u);
     RLX_LOOP for (rlx_u32 step = 0; step < kEarly; ++step) {
       rlx_mbarrier_arrive_expecting(ring.full(step), kStageBytes);
@@ -179,8 +183,8 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
 #else
 // One thread's pieces of a panel of kRows rows: piece thread % 8 of every 16th row. Rows past the end repeat the last one, whose
 // products nobody stores; depths past the end are zeros.
-template <rlx_u32 kRows, rlx_u32 kAllRows, rlx_u32 kPitch>
-RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 first_row, rlx_u32 first_depth, rlx_u32 thread) {
+template <rlx_u32 kRows, rlx_u32 kPitch>
+RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 all_rows, rlx_u32 first_row, rlx_u32 first_depth, rlx_u32 thread) {
   const rlx_u32 piece = thread % 8u;
   const rlx_u32 row = thread / 8u;
   const rlx_u32 shared = panel + rlx_panel_piece(row, piece);
@@ -189,7 +193,7 @@ RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 first_row, rlx_u32
   const rlx_u32 safe_depth = bytes == 0u ? 0u : depth;
   RLX_UNROLL for (rlx_u32 i = 0; i < kRows / 16u; ++i) {
     const rlx_u32 own = first_row + row + 16u * i;
-    const rlx_u32 line = own < kAllRows ? own : kAllRows - 1u;
+    const rlx_u32 line = own < all_rows ? own : all_rows - 1u;
     const rlx_ptr from = matrix + (rlx_u64(line) * kPitch + safe_depth) * 2u;
     rlx_copy16_async(shared + 16u * i * RLX_PANEL_ROW_BYTES, from, bytes);
   }
@@ -201,10 +205,10 @@ RLX_FN void produce(const RlxParams& p, const RlxTensorMaps&, const Ring& ring, 
     const Tile tile = tile_at(pair);
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
       rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
-      copy_panel<kTileM, RLX_M, RLX_A_PITCH>(ring.a(turn.slot), p.a, tile.m, step * RLX_PANEL_DEPTH, thread);
-      copy_panel<kTileN, RLX_N, RLX_B_PITCH>(ring.b(turn.slot), p.b, tile.n, step * RLX_PANEL_DEPTH, thread);
+      copy_panel<kTileM, RLX_A_PITCH>(ring.a(turn.slot), p.a, rlx_u32(RLX_M), tile.m, step * RLX_PANEL_DEPTH, thread);
+      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot), p.b, RLX_N, tile.n, step * RLX_PANEL_DEPTH, thread);
 #if RLX_GATED
-      copy_panel<kTileN, RLX_N, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, tile.n, step * RLX_PANEL_DEPTH, thread);
+      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, RLX_N, tile.n, step * RLX_PANEL_DEPTH, thread);
 #endif
       rlx_mbarrier_arrive_after_copies(ring.full(turn.slot));
       turn.next();
@@ -409,7 +413,7 @@ RLX_FN void load_added(const RlxParams& p, Added& added, const Place& place, rlx
       }
 #endif
       const rlx_u32 row = place.row + 8u * half;
-      const rlx_u32 line = kWholeTiles || row < RLX_M ? row : RLX_M - 1u;
+      const rlx_u32 line = kWholeTiles || row < rlx_u32(RLX_M) ? row : rlx_u32(RLX_M) - 1u;
       added.residual[i][half] =
           RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(line) * RLX_RESIDUAL_PITCH + safe_column(RLX_COLUMN_OF(place, j)));
     }
@@ -458,7 +462,7 @@ RLX_FN void store_half(const RlxParams& p, const Sums& sums, const Place& place,
       }
       const rlx_u32 row = place.row + 8u * half;
       const rlx_u32 column = RLX_COLUMN_OF(place, first + i);
-      if (!kWholeTiles && (row >= RLX_M || column >= RLX_N)) continue;
+      if (!kWholeTiles && (row >= rlx_u32(RLX_M) || column >= RLX_N)) continue;
       RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column, value.x);
       if (RLX_N % 2 == 1 && column + 1 == RLX_N) continue;
       RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column + 1, value.y);
@@ -515,7 +519,7 @@ RLX_FN void send_chunk(const RlxParams& p, const RlxTensorMaps&, const Output& o
     RLX_UNROLL for (rlx_u32 j = 0; j < 64u; j += 32u) {
       const rlx_u32 at = j + rlx_lane_of_warp;
       const rlx_u32 word = rlx_shared_load1(output.buffer(output.chunk) + rlx_panel_piece(i, at / 8u) + at % 8u / 2u * 4u);
-      if (row + i >= RLX_M || column + at >= RLX_N) continue;
+      if (row + i >= rlx_u32(RLX_M) || column + at >= RLX_N) continue;
       rlx_at<unsigned short>(p.y, (rlx_i64(row + i) * RLX_N + column + at) * 2) =
           static_cast<unsigned short>(at % 2u == 0u ? word : word >> 16);
     }

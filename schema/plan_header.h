@@ -9,12 +9,17 @@ namespace rlx {
 
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
-inline constexpr uint16_t kPlanMinor = 3;  // the newest known
-// Of plans without free symbols and without weights in other files: nothing in them is newer.
+inline constexpr uint16_t kPlanMinor = 4;  // the newest known
+// Of plans without profiles that have free symbols or weights in other files, and of those that
+// have neither: nothing in them is newer.
+inline constexpr uint16_t kPlanMinorFree = 3;
 inline constexpr uint16_t kPlanMinorPlain = 2;
+inline constexpr uint16_t kPlanMinorProfiles = 4;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;
+inline constexpr uint32_t kPlanMaxProfiles = 8;
+inline constexpr uint32_t kPlanProfileNameBytes = 32;
 inline constexpr uint32_t kMaxParamsBytes = 128;       // Vulkan's guaranteed push-constant size
 inline constexpr uint32_t kArenaAlignmentBytes = 256;  // of every value's offset in its segment
 inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer that a caller binds
@@ -52,6 +57,21 @@ struct PlanVulkanTarget {
   uint32_t max_grid[3];
 };
 
+// What devices a profile was made for; it runs on every one that has what it needs.
+enum class DeviceType : uint32_t {
+  Any = 0,
+  Processor = 1,  // drivers that run kernels on the host's processors, as Mesa's lavapipe
+};
+
+// One of several programs that a plan holds for one kind of target. The plan's part for that kind
+// (`vulkan`) is then what all of them together need.
+struct PlanProfile {
+  char name[kPlanProfileNameBytes];  // as in --target of rlxc, zero-padded
+  uint32_t target;                   // TargetKind of plan.fbs
+  uint32_t device_type;              // DeviceType
+  PlanVulkanTarget vulkan;           // what it needs
+};
+
 struct PlanCudaTarget {
   uint32_t present;
   uint32_t ptx_architecture;  // 80 for compute_80, 0: no PTX
@@ -81,6 +101,11 @@ struct PlanHeader {
   PlanSection sections[kPlanMaxSections];
   uint64_t
       index_error_bytes;  // from minor 1 on: the largest entry's words of index errors; 0 before
+  // From minor 4 on. Of a kind of target there are two or more, the most general one first, or
+  // none.
+  uint32_t profile_count;
+  uint32_t reserved;  // 0
+  PlanProfile profiles[kPlanMaxProfiles];
 };
 static_assert(sizeof(PlanHeader) <= kPlanHeaderBytes);
 

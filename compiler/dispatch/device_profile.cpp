@@ -46,18 +46,18 @@ bool reads_group(const Target& target, DeviceGroupUse use) {
 // What fit_device.py said of kLavapipe.
 std::vector<DeviceFit> lavapipe_fits() {
   std::vector<DeviceFit> fits = {
-      {.number = "step_microseconds",
-       .samples = 1,
-       .median_before = 0.89,
-       .worst_before = 0.89,
-       .median_after = 0.00,
-       .worst_after = 0.00},
       {.number = "memory_gigabytes_per_second",
        .samples = 3,
        .median_before = 0.99,
        .worst_before = 1.00,
        .median_after = 0.06,
        .worst_after = 0.21},
+      {.number = "step_microseconds",
+       .samples = 1,
+       .median_before = 0.89,
+       .worst_before = 0.89,
+       .median_after = 0.00,
+       .worst_after = 0.00},
   };
   for (const char* number :
        {"thread_tiles.products", "thread_tiles.step", "thread_tiles.single_stage_step"}) {
@@ -116,6 +116,9 @@ std::vector<DeviceNumber> numbers_of(DeviceModel& model, const Target& target) {
 
 std::vector<DeviceProfile> built_in_profiles() {
   const std::string h200 = "one NVIDIA H200, driver 580.159, 2026-11 (tests/bench/results)";
+  const std::string lavapipe =
+      "lavapipe of Mesa 22.3.6 (LLVM 15.0.6) on two busy CPU cores, 2026-11-22, by fit_device.py; "
+      "numbers without a fit are h200's, to the scale of their group";
   const std::string card =
       "not measured: the data sheet of a GeForce RTX 4070 (46 multiprocessors, 504 GB/s, 29 "
       "TFLOP/s "
@@ -124,6 +127,9 @@ std::vector<DeviceProfile> built_in_profiles() {
       {.name = "h200",
        .columns = {{.target = "vulkan", .fitted_from = h200, .model = kH200Vulkan},
                    {.target = "vulkan-nvidia", .fitted_from = h200, .model = kH200VulkanNvidia},
+                   {.target = "vulkan-cpu",
+                    .fitted_from = "not an H200's: lavapipe's",
+                    .model = kLavapipe},
                    {.target = "cuda", .fitted_from = h200, .model = kH200Cuda}}},
       {.name = "generic-cuda",
        .columns = {{.target = "cuda", .fitted_from = card, .model = kGenericCuda}}},
@@ -134,9 +140,11 @@ std::vector<DeviceProfile> built_in_profiles() {
                     .model = kGenericVulkanNvidia}}},
       {.name = "lavapipe",
        .columns = {{.target = "vulkan",
-                    .fitted_from = "lavapipe of Mesa 22.3.6 (LLVM 15.0.6) on two busy CPU cores, "
-                                   "2026-11-22, by fit_device.py; numbers without a fit are "
-                                   "h200's, to the scale of their group",
+                    .fitted_from = lavapipe,
+                    .model = kLavapipe,
+                    .fits = lavapipe_fits()},
+                   {.target = "vulkan-cpu",
+                    .fitted_from = lavapipe,
                     .model = kLavapipe,
                     .fits = lavapipe_fits()}}},
   };

@@ -2,9 +2,12 @@
 // The table of targets.
 #include "compiler/dispatch/target.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "compiler/dispatch/device_models.h"
+#include "compiler/dispatch/target_devices.h"
 
 namespace rlx {
 namespace {
@@ -22,6 +25,12 @@ constexpr std::array kTargets = {
            .library_gemm = false,
            .cooperative_matrices = true,
            .native_halves = true},
+    Target{.kind = TargetKind::Vulkan,
+           .name = "vulkan-cpu",
+           .device = kLavapipe,
+           .library_gemm = false,
+           .cooperative_matrices = false,
+           .native_halves = false},
     Target{.kind = TargetKind::Cuda,
            .name = "cuda",
            .device = kH200Cuda,
@@ -29,6 +38,9 @@ constexpr std::array kTargets = {
            .cooperative_matrices = false,
            .native_halves = false},
 };
+
+// The others are for any device.
+constexpr std::string_view kForProcessors[] = {"vulkan-cpu"};
 
 }  // namespace
 
@@ -45,6 +57,12 @@ bool Target::has(TargetFeature feature) const {
 bool Target::offers(KernelId kernel) const {
   const KernelRow& row = kernel_row(kernel);
   return contains(row.targets, kind) && has(row.needs);
+}
+
+DeviceType made_for(const Target& target) {
+  const bool is_for_processors =
+      std::ranges::find(kForProcessors, target.name) != std::end(kForProcessors);
+  return is_for_processors ? DeviceType::Processor : DeviceType::Any;
 }
 
 std::span<const Target> all_targets() {

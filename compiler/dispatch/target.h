@@ -12,7 +12,7 @@
 
 namespace rlx {
 
-// Targets of one kind are profiles of its devices; a plan holds one of them.
+// Targets of one kind are profiles of its devices; a plan holds one or several.
 struct Target {
   TargetKind kind;
   std::string_view name;  // as in --target

@@ -2,9 +2,6 @@
 // The format of a cache entry: magic, checksum of the rest, the key, then the fields of KernelCode.
 #include "compiler/emit/code_cache.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +13,7 @@
 #include <xxhash.h>
 
 #include "compiler/version.h"
+#include "runtime/base/cache_folder.h"
 #include "runtime/base/input_file.h"
 #include "runtime/base/output_file.h"
 #include "runtime/base/sha256.h"
@@ -110,14 +108,10 @@ std::optional<KernelCode> decode(std::string_view entry, std::string_view key) {
 
 std::optional<CodeCache> CodeCache::open(const std::string& folder, CacheTrust trust,
                                          Diagnostics& diagnostics) {
-  std::error_code ignored;  // see the class comment
-  fs::create_directories(fs::path(folder).parent_path(), ignored);
-  // For the owner alone: with the umasks that let groups write, the folder would be refused below.
-  ::mkdir(folder.c_str(), trust == CacheTrust::OnlyOwn ? 0700 : 0777);
-  struct stat facts {};
-  if (::stat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return std::nullopt;
-  const bool is_own = facts.st_uid == ::geteuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  if (trust == CacheTrust::Anyone || is_own) return CodeCache(folder, trust);
+  const FolderOwner owner = make_cache_folder(
+      folder, trust == CacheTrust::OnlyOwn ? FolderAccess::OwnerAlone : FolderAccess::AsUsual);
+  if (owner == FolderOwner::None) return std::nullopt;
+  if (trust == CacheTrust::Anyone || owner == FolderOwner::Own) return CodeCache(folder, trust);
   diagnostics.warning(
       DiagCode::FileWrite, {.file = folder, .position = {}},
       "the kernel cache is not used: others may write to its folder, and so to what plans run",

@@ -51,13 +51,17 @@ struct JobResult {
   std::exception_ptr failure;  // an internal error, raised again on the calling thread
 };
 
+KernelCodeOptions code_options(const Job& job) {
+  return {.native_halves = job.kernel->native_halves};
+}
+
 // Inputs of a job's code as text, all that its cache key depends on; nullopt where the kernel has
 // no source.
 std::optional<std::string> inputs_of(const Job& job, const Tools& tools) {
   const Specialization& specialization = job.kernel->specialization;
   switch (job.target) {
     case TargetKind::Vulkan:
-      return vulkan_code_inputs(specialization, tools.sources, tools.options.code);
+      return vulkan_code_inputs(specialization, tools.sources, code_options(job));
     case TargetKind::Cuda:
       return cuda_code_inputs(*tools.nvrtc, specialization, tools.sources, *job.architecture);
   }
@@ -78,7 +82,7 @@ using Compiled = std::variant<std::vector<KernelCode>, KernelFault>;
 
 Compiled compile_for_vulkan(const Job& job, const Tools& tools) {
   KernelResult result =
-      compile_vulkan(job.kernel->specialization, tools.sources, tools.options.code);
+      compile_vulkan(job.kernel->specialization, tools.sources, code_options(job));
   if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
   std::vector<KernelCode> codes;
   codes.push_back(std::get<KernelCode>(std::move(result)));
@@ -316,24 +320,38 @@ bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results,
   return !diagnostics.has_errors();
 }
 
+// Whether kernels of a target's programs are compiled with native halves. Targets whose code does
+// not know them share records with the first one that does.
+bool has_native_halves(const Target& target, std::span<const TargetProgram> programs) {
+  if (target.kind == TargetKind::Vulkan) return target.native_halves;
+  const auto first = std::ranges::find_if(programs, [](const TargetProgram& program) {
+    return program.target->kind == TargetKind::Vulkan;
+  });
+  return first != programs.end() && first->target->native_halves;
+}
+
 }  // namespace
 
 KernelSet gather_kernels(std::span<const TargetProgram> programs) {
   KernelSet set;
-  std::map<Specialization, uint32_t> known;
+  std::map<std::pair<Specialization, bool>, uint32_t> known;
   std::vector<std::unordered_set<std::string>> noted;  // nodes of the kernels
   for (const auto& [program, target] : programs) {
     set.targets = set.targets | set_of(target->kind);
     std::vector<std::optional<uint32_t>>& indices = set.index_of_instance.emplace_back();
     indices.resize(program->kernels.size());
+    const bool halves = has_native_halves(*target, programs);
     for_each_step(*program, [&, &owner = *program, kind = target->kind](const Step& step) {
       if (!step.kernel) return;
       std::optional<uint32_t>& index = indices[index_of(*step.kernel)];
       if (!index) {
         const Specialization& specialization = owner.kernels.at(index_of(*step.kernel));
         const auto [entry, added] =
-            known.try_emplace(specialization, narrow<uint32_t>(set.kernels.size()));
-        if (added) set.kernels.push_back({.specialization = specialization, .nodes = {}});
+            known.try_emplace({specialization, halves}, narrow<uint32_t>(set.kernels.size()));
+        if (added) {
+          set.kernels.push_back(
+              {.specialization = specialization, .nodes = {}, .native_halves = halves});
+        }
         if (added) noted.emplace_back();
         index = entry->second;
       }

@@ -24,12 +24,14 @@ struct TargetProgram {
   const Target* target = nullptr;
 };
 
-// The distinct specializations of several programs, in the order of their first use.
+// The distinct specializations of several programs, in the order of their first use. One whose code
+// differs between profiles of a target is there once for each code.
 struct KernelSet {
   struct Kernel {
     Specialization specialization;
     std::vector<std::string> nodes;       // that need it, as `op "node"`, in order
     TargetSet targets = TargetSet::None;  // that need it
+    bool native_halves = false;           // Vulkan: KernelCodeOptions::native_halves
   };
   std::vector<Kernel> kernels;
   // Per program, per kernel instance: index into `kernels`; nullopt where no step uses the
@@ -47,7 +49,6 @@ struct CompileKernelsOptions {
   // CUDA: 90 for sm_90a; empty: the default ones (cuda_architecture.h)
   std::vector<uint32_t> architectures;
   std::optional<std::string> nvrtc;  // library file; none: found as nvrtc.h says
-  KernelCodeOptions code;
 };
 
 struct CompiledKernels {

@@ -14,7 +14,7 @@
 
 namespace rlx {
 
-// An entry as one target runs it.
+// An entry as one target runs it. Targets of one kind become profiles of the plan.
 struct PlanEntry {
   const Program* program = nullptr;
   const Schedule* schedule = nullptr;

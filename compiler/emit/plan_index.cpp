@@ -16,6 +16,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "compiler/dispatch/target_devices.h"
 #include "compiler/emit/gemm_table.h"
 #include "compiler/emit/size_table.h"
 #include "compiler/emit/specialized_source.h"
@@ -24,6 +25,7 @@
 #include "compiler/support/checked.h"
 #include "runtime/plan/contract.h"
 #include "runtime/plan/plan_view.h"
+#include "runtime/plan/profiles.h"
 #include "runtime/plan/target_row.h"
 #include "schema/plan_generated.h"
 #include "schema/rounding.h"
@@ -38,6 +40,16 @@ using flatbuffers::Vector;
 constexpr uint64_t kParamsAlignmentBytes = 16;
 constexpr uint64_t kCodeAlignmentBytes = 256;
 constexpr uint32_t kVulkanApiVersion = (1u << 22) | (2u << 12);  // VK_MAKE_API_VERSION(0, 1, 2, 0)
+
+// What a program without kernels needs.
+constexpr PlanVulkanTarget kLeastVulkan = {
+    .present = 1,
+    .api_version = kVulkanApiVersion,
+    .features = mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout),
+    .max_workgroup_invocations = 1,
+    .max_shared_bytes = 0,
+    .max_params_bytes = 0,
+    .max_grid = {1, 1, 1}};
 
 std::vector<uint64_t> dims_of(const Shape& shape) {
   std::vector<uint64_t> dims;
@@ -171,14 +183,20 @@ struct PlacedCode {
 class IndexBuilder {
  public:
   IndexBuilder(const PlanContent& content, const SegmentLayout& layout)
-      : content_(&content), layout_(&layout), pointers_(content.kernels->kernels.size()) {}
+      : content_(&content),
+        layout_(&layout),
+        pointers_(content.kernels->kernels.size()),
+        profile_uses_(content.kernels->kernels.size(), 0) {}
 
   PlanIndex build();
 
  private:
   void gather_pointers();
   Offset<fb::Entry> entry(const PlanEntry& entry, size_t program);
-  void note_limits(const KernelCode& code);
+  void find_profiles();
+  [[nodiscard]] std::optional<uint32_t> profile_of(const Target& target) const;
+  // Of SPIR-V of a kernel of the set.
+  void note_limits(const KernelCode& code, size_t kernel);
   Offset<fb::Kernel> kernel(size_t index);
   Offset<fb::Kernel> kernel_table(FlatBufferBuilder& builder, size_t index,
                                   std::span<const PlacedCode> placed);
@@ -204,6 +222,7 @@ class IndexBuilder {
   const PlanContent* content_;
   const SegmentLayout* layout_;
   std::vector<KernelPointers> pointers_;  // per kernel of the set
+  std::vector<uint32_t> profile_uses_;    // per kernel of the set: the profiles that run it, a mask
   FlatBufferBuilder builder_;
   BlobSection params_{kParamsAlignmentBytes};
   BlobSection code_{kCodeAlignmentBytes};
@@ -218,6 +237,7 @@ class EntryBuilder {
         program_(entry.program),
         schedule_(entry.schedule),
         target_(entry.target->kind),
+        profile_(index.profile_of(*entry.target)),
         program_index_(program),
         value_of_(entry.program->buffers.size()),
         index_error_offsets_(entry.program->buffers.size(), 0) {}
@@ -242,10 +262,11 @@ class EntryBuilder {
     const auto ranges =
         program_->ranges.empty() ? 0 : builder.CreateVectorOfStructs(build_ranges());
     index_->result_.has_free_sizes |= !sizes_.empty();
-    return fb::CreateEntry(builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs,
-                           value_list, step_list, relocation_list, edge_list, schedule_->wave_count,
-                           schedule_->arena_bytes, schedule_->lower_bound_bytes, gemm_list,
-                           alternative_list, sizes, patches, ranges);
+    return fb::CreateEntry(
+        builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs, value_list, step_list,
+        relocation_list, edge_list, schedule_->wave_count, schedule_->arena_bytes,
+        schedule_->lower_bound_bytes, gemm_list, alternative_list, sizes, patches, ranges,
+        profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt);
   }
 
  private:
@@ -484,7 +505,11 @@ class EntryBuilder {
   }
 
   void note_limits(const Step& step) {
-    PlanVulkanTarget& target = index_->result_.vulkan;
+    note_limits(step, index_->result_.vulkan);
+    if (profile_) note_limits(step, index_->result_.profiles[*profile_].vulkan);
+  }
+
+  static void note_limits(const Step& step, PlanVulkanTarget& target) {
     target.max_params_bytes =
         std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
     target.max_grid[0] = std::max(target.max_grid[0], narrow<uint32_t>(step.grid.x.bound()));
@@ -502,6 +527,7 @@ class EntryBuilder {
   const Program* program_;
   const Schedule* schedule_;
   TargetKind target_;
+  std::optional<uint32_t> profile_;
   size_t program_index_;
   std::vector<std::optional<uint32_t>> value_of_;  // per buffer
   uint32_t value_count_ = 0;
@@ -518,21 +544,57 @@ class EntryBuilder {
 void IndexBuilder::gather_pointers() {
   const std::vector<PlanEntry> entries = content_->all_entries();
   for (size_t e = 0; e < entries.size(); ++e) {
+    const std::optional<uint32_t> profile = profile_of(*entries[e].target);
     for_each_step(*entries[e].program, [&](const Step& step) {
       if (!step.kernel) return;
       const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(*step.kernel));
+      if (profile) profile_uses_.at(kernel.value()) |= 1u << *profile;
       for (const Access& access : step.accesses)
         add_access(pointers_.at(kernel.value()), step, access);
     });
   }
 }
 
-void IndexBuilder::note_limits(const KernelCode& code) {
-  PlanVulkanTarget& target = result_.vulkan;
+void note_limits(const KernelCode& code, PlanVulkanTarget& target) {
   target.features |= code.features;
   target.max_shared_bytes = std::max(target.max_shared_bytes, code.shared_bytes);
   target.max_workgroup_invocations = std::max(
       target.max_workgroup_invocations, code.workgroup.x * code.workgroup.y * code.workgroup.z);
+}
+
+void IndexBuilder::note_limits(const KernelCode& code, size_t kernel) {
+  rlx::note_limits(code, result_.vulkan);
+  for (uint32_t profile = 0; profile < result_.profiles.size(); ++profile) {
+    if ((profile_uses_[kernel] >> profile & 1) != 0)
+      rlx::note_limits(code, result_.profiles[profile].vulkan);
+  }
+}
+
+// The targets of one kind, where there are several.
+void IndexBuilder::find_profiles() {
+  std::vector<const Target*> found;
+  for (const PlanEntry& entry : content_->all_entries()) {
+    if (entry.target->kind != TargetKind::Vulkan) continue;
+    if (std::ranges::find(found, entry.target) == found.end()) found.push_back(entry.target);
+  }
+  if (found.size() < 2) return;
+  RLX_CHECK(found.size() <= kPlanMaxProfiles, "profiles of a plan");
+  for (const Target* target : found) {
+    PlanProfile& profile = result_.profiles.emplace_back(
+        PlanProfile{.name = {},
+                    .target = static_cast<uint32_t>(target->kind),
+                    .device_type = static_cast<uint32_t>(made_for(*target)),
+                    .vulkan = kLeastVulkan});
+    RLX_CHECK(target->name.size() < sizeof profile.name, "name of a target");
+    target->name.copy(profile.name, target->name.size());
+  }
+}
+
+std::optional<uint32_t> IndexBuilder::profile_of(const Target& target) const {
+  for (uint32_t i = 0; i < result_.profiles.size(); ++i) {
+    if (profile_name(result_.profiles[i]) == target.name) return i;
+  }
+  return std::nullopt;
 }
 
 Offset<fb::Variant> variant_table(FlatBufferBuilder& builder, const KernelCode& code,
@@ -598,7 +660,7 @@ Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
   const auto& record = *flatbuffers::GetRoot<fb::Kernel>(draft.GetBufferPointer());
   const KernelContract contract(record);
   for (size_t i = 0; i < codes.size(); ++i) {
-    if (codes[i].format == CodeFormat::SpirV) note_limits(codes[i]);
+    if (codes[i].format == CodeFormat::SpirV) note_limits(codes[i], index);
     const fb::Variant& variant = *record.variants()->Get(static_cast<uint32_t>(i));
     const auto code = with_contract(variant.format(), codes[i].bytes, contract.of(variant));
     RLX_CHECK(code.has_value(), "code of " + std::string(PlanView::text(record.name())) +
@@ -667,15 +729,8 @@ std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
 }
 
 PlanIndex IndexBuilder::build() {
-  if (contains(content_->kernels->targets, TargetKind::Vulkan)) {
-    result_.vulkan = {.present = 1,
-                      .api_version = kVulkanApiVersion,
-                      .features = mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout),
-                      .max_workgroup_invocations = 1,
-                      .max_shared_bytes = 0,
-                      .max_params_bytes = 0,
-                      .max_grid = {1, 1, 1}};
-  }
+  if (contains(content_->kernels->targets, TargetKind::Vulkan)) result_.vulkan = kLeastVulkan;
+  find_profiles();
   gather_pointers();
   const auto symbol_list = builder_.CreateVector(symbols());
   const auto weight_list = builder_.CreateVector(weights());

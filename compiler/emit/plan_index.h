@@ -20,7 +20,8 @@ struct PlanIndex {
   uint64_t io_bytes = 0;
   uint64_t index_error_bytes = 0;
   bool has_free_sizes = false;
-  PlanVulkanTarget vulkan{};  // least limits and features that the plan needs
+  PlanVulkanTarget vulkan{};  // least limits and features that all of the plan's programs need
+  std::vector<PlanProfile> profiles;  // of the header; none where no kind has several programs
 };
 
 PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layout);

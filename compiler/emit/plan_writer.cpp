@@ -94,6 +94,12 @@ class SectionWriter {
   uint64_t end_bytes_ = kPlanHeaderBytes;
 };
 
+// The oldest minor that knows all that the plan has.
+uint16_t minor_of(const PlanIndex& index, const SegmentLayout& layout) {
+  if (!index.profiles.empty()) return kPlanMinorProfiles;
+  return index.has_free_sizes || !layout.files.empty() ? kPlanMinorFree : kPlanMinorPlain;
+}
+
 // Writes everything to the sink, the header page last.
 PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   const SegmentLayout layout = lay_out_segments(content);
@@ -102,7 +108,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   PlanHeader header{};
   std::memcpy(header.magic, kPlanMagic, sizeof(kPlanMagic));
   header.major = kPlanMajor;
-  header.minor = index.has_free_sizes || !layout.files.empty() ? kPlanMinor : kPlanMinorPlain;
+  header.minor = minor_of(index, layout);
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = layout.weights_bytes;
   header.state_bytes = layout.states_bytes;
@@ -113,6 +119,8 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   content.producer.copy(header.producer, sizeof(header.producer) - 1);
   header.vulkan = index.vulkan;
   header.cuda = content.compiled->cuda;
+  header.profile_count = narrow<uint32_t>(index.profiles.size());
+  std::ranges::copy(index.profiles, header.profiles);
 
   SectionWriter sections(header, sink);
   sections.add(SectionKind::Index, 64, kSectionCritical, index.index);

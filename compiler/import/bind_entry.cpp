@@ -315,11 +315,17 @@ class EntryBinder {
     node.outputs = outputs;
     const NodeId id = graph_.add_node(std::move(node));
     bool is_good = false;
+    Diagnostics found;
     const std::optional<Dim> read = free_size_read_by([&] {
-      is_good = prepare_node(context_.module, graph_, id, known_, context_.diagnostics) &&
-                check_and_infer(graph_, id, context_.diagnostics);
+      is_good = prepare_node(context_.module, graph_, id, known_, found) &&
+                check_and_infer(graph_, id, found);
     });
-    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its shape", *read);
+    if (read) {
+      // What was found holds for the largest value alone.
+      report_free_size(context_.diagnostics, source.op, source.name, "its shape", *read);
+    } else {
+      for (const Diagnostic& diagnostic : found.all()) context_.diagnostics.add(diagnostic);
+    }
     if (read || !is_good) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks as constants, and as triangles made of positions, which hold at every size.
+// Masks as constants or made of them, and as triangles made of positions, which hold at every size.
 #include "compiler/passes/mask_forms.h"
 
 #include <algorithm>
@@ -17,18 +17,19 @@ namespace {
 constexpr int64_t kMostMaskElements = int64_t{1} << 24;
 constexpr int kMostMaskNodes = 32;  // from a mask up to what it is made of
 
-// ---- constants ----
-
-std::optional<Tensor> known_tensor(const Module& module, const Graph& graph, ValueId id) {
-  const Weight* weight = weight_of(module, graph, id);
-  if (weight == nullptr || !is_known(*weight) || block_elements(weight->type.dtype) != 1)
-    return std::nullopt;
-  if (element_count(weight->type.shape) > kMostMaskElements) return std::nullopt;
-  return weight_tensor(module, *weight);
-}
-
 double element_of(const Tensor& tensor, size_t i) {
   return tensor.is_float() ? tensor.floats[i] : static_cast<double>(tensor.integers[i]);
+}
+
+// True where key j counts for query i if and only if i + shift - left <= j <= i + shift.
+bool is_band(const std::vector<bool>& counts, int64_t queries, int64_t keys, int64_t shift,
+             int64_t left) {
+  for (size_t at = 0; at < counts.size(); ++at) {
+    const int64_t last = static_cast<int64_t>(at) / keys % queries + shift;
+    const int64_t key = static_cast<int64_t>(at) % keys;
+    if (counts[at] != (key <= last && key >= last - left)) return false;
+  }
+  return true;
 }
 
 // Rows of keys that count, one row after the other; `shape` as the mask has it.
@@ -43,77 +44,28 @@ MaskForm form_of_rows(const std::vector<bool>& counts, const Shape& shape, const
     form.fills_rows =
         std::any_of(begin, begin + static_cast<std::ptrdiff_t>(columns), [](bool c) { return c; });
   }
-  if (counts.empty() || queries.is_free() || keys.is_free() ||
-      element_count(shape) != queries * keys || shape.size() < 2 || shape.back() != keys ||
-      queries > keys)
+  const bool has_rows = !counts.empty() && !queries.is_free() && !keys.is_free() &&
+                        shape.size() >= 2 && shape.back() == keys &&
+                        shape[shape.size() - 2] == queries && queries <= keys;
+  if (!has_rows) return form;
+  const int64_t rows = queries.bound();
+  // The last query says how far a window reaches.
+  const auto last_row = counts.begin() + (rows - 1) * keys.bound();
+  const auto first_key = std::find(last_row, last_row + keys.bound(), true) - last_row;
+  for (const int64_t shift : {keys.bound() - rows, int64_t{0}}) {
+    const int64_t left = rows - 1 + shift - first_key;
+    if (left < 0 || !is_band(counts, rows, keys.bound(), shift, left)) continue;
+    form.causal = shift == 0 && rows != keys.bound() ? CausalForm::Start : CausalForm::End;
+    form.window_left = first_key == 0 ? -1 : left;
     return form;
-  const auto is_triangle = [&](int64_t shift) {
-    const auto rows = static_cast<int64_t>(counts.size() / columns);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < static_cast<int64_t>(columns); ++j) {
-        const auto at = static_cast<size_t>(i) * columns + static_cast<size_t>(j);
-        if (counts[at] != (j <= i + shift)) return false;
-      }
-    }
-    return true;
-  };
-  const int64_t ahead = keys - queries;
-  if (is_triangle(ahead)) {
-    form.causal = CausalForm::End;
-  } else if (is_triangle(0)) {
-    form.causal = CausalForm::Start;
   }
   return form;
 }
 
-// ---- triangles ----
-
-bool is_nonzero_everywhere(const Module& module, const Graph& graph, ValueId id) {
-  for (const Node* node = producer_of(graph, id); node != nullptr && node->op == OpId::expand;
-       node = producer_of(graph, id))
-    id = *node->inputs[0];
-  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
-  if (!tensor || tensor->count() == 0) return false;
-  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
-    if (element_of(*tensor, i) == 0) return false;
-  }
-  return true;
-}
-
-bool is_zero(const Module& module, const Graph& graph, ValueId id) {
-  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
-  return tensor && tensor->count() == 1 && element_of(*tensor, 0) == 0;
-}
-
-// What varies along one axis alone.
-enum class Along : uint8_t { Neither, Queries, Keys };
-
-// Positions 0, 1, 2 .. along the last axis but one, or along the last.
-Along positions_along(const Module& module, const Graph& graph, ValueId id) {
-  const Shape& shape = graph.value(id).type.shape;
-  if (shape.empty()) return Along::Neither;
-  const Dim count = element_count(shape);
-  Along along = Along::Neither;
-  if (shape.back() == count) along = Along::Keys;
-  if (shape.size() >= 2 && shape[shape.size() - 2] == count) along = Along::Queries;
-  for (int i = 0; i < kMostMaskNodes; ++i) {
-    const Node* node = producer_of(graph, id);
-    if (node == nullptr) break;
-    const bool passes = is_reshaping(*node) || node->op == OpId::cast;
-    if (!passes) {
-      const bool counts_up = node->op == OpId::ramp && is_zero(module, graph, *node->inputs[0]);
-      const std::optional<Tensor> step =
-          counts_up ? known_tensor(module, graph, *node->inputs[1]) : std::nullopt;
-      return step && element_of(*step, 0) == 1 ? along : Along::Neither;
-    }
-    id = *node->inputs[0];
-  }
-  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
-  if (!tensor || tensor->count() < 2) return Along::Neither;
-  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
-    if (element_of(*tensor, i) != static_cast<double>(i)) return Along::Neither;
-  }
-  return along;
+MaskForm causal_form(const Dim& queries, const Dim& keys) {
+  return {.is_open = false,
+          .fills_rows = true,
+          .causal = queries == keys ? CausalForm::End : CausalForm::Start};
 }
 
 bool keeps_matrix(const Graph& graph, const Node& node) {
@@ -136,19 +88,85 @@ bool takes_first(const Graph& graph, const Node& node) {
          graph.value(node.outputs[0]).type.shape.size() >= 2;
 }
 
+}  // namespace
+
+bool MaskForms::is_evaluable(const Weight& weight) const {
+  if (std::holds_alternative<RandomData>(weight.data)) return false;
+  if (block_elements(weight.type.dtype) != 1) return false;
+  if (element_count(weight.type.shape) > kMostMaskElements) return false;
+  const auto* computed = std::get_if<ComputedData>(&weight.data);
+  return computed == nullptr ||
+         std::ranges::all_of(computed->inputs, [&](const std::optional<WeightId>& input) {
+           return !input || is_evaluable(module_.weight(*input));
+         });
+}
+
+const Tensor* MaskForms::known_tensor(ValueId id) {
+  const Weight* weight = weight_of(module_, graph_, id);
+  if (weight == nullptr || !is_evaluable(*weight)) return nullptr;
+  const WeightId key = *graph_.value(id).weight;
+  const auto found = tensors_.find(key);
+  if (found != tensors_.end()) return &found->second;
+  return &tensors_.emplace(key, weight_tensor(module_, *weight)).first->second;
+}
+
+bool MaskForms::is_nonzero_everywhere(ValueId id) {
+  for (const Node* node = producer_of(graph_, id); node != nullptr && node->op == OpId::expand;
+       node = producer_of(graph_, id))
+    id = *node->inputs[0];
+  const Tensor* const tensor = known_tensor(id);
+  if (tensor == nullptr || tensor->count() == 0) return false;
+  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
+    if (element_of(*tensor, i) == 0) return false;
+  }
+  return true;
+}
+
+bool MaskForms::is_zero(ValueId id) {
+  const Tensor* const tensor = known_tensor(id);
+  return tensor != nullptr && tensor->count() == 1 && element_of(*tensor, 0) == 0;
+}
+
+// Positions 0, 1, 2 .. along the last axis but one, or along the last.
+MaskForms::Along MaskForms::positions_along(ValueId id) {
+  const Shape& shape = graph_.value(id).type.shape;
+  if (shape.empty()) return Along::Neither;
+  const Dim count = element_count(shape);
+  Along along = Along::Neither;
+  if (shape.back() == count) along = Along::Keys;
+  if (shape.size() >= 2 && shape[shape.size() - 2] == count) along = Along::Queries;
+  for (int i = 0; i < kMostMaskNodes; ++i) {
+    const Node* node = producer_of(graph_, id);
+    if (node == nullptr) break;
+    const bool passes = is_reshaping(*node) || node->op == OpId::cast;
+    if (!passes) {
+      const bool counts_up = node->op == OpId::ramp && is_zero(*node->inputs[0]);
+      const Tensor* const step = counts_up ? known_tensor(*node->inputs[1]) : nullptr;
+      return step != nullptr && element_of(*step, 0) == 1 ? along : Along::Neither;
+    }
+    id = *node->inputs[0];
+  }
+  const Tensor* const tensor = known_tensor(id);
+  if (tensor == nullptr || tensor->count() < 2) return Along::Neither;
+  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
+    if (element_of(*tensor, i) != static_cast<double>(i)) return Along::Neither;
+  }
+  return along;
+}
+
 // True for what holds where key <= query, false where key > query: at every size, positions from 0
 // on.
-std::optional<bool> lower_triangle(const Module& module, const Graph& graph, ValueId id) {
+std::optional<bool> MaskForms::lower_triangle(ValueId id) {
   bool holds = true;
   for (int i = 0; i < kMostMaskNodes; ++i) {
-    const Node* node = producer_of(graph, id);
+    const Node* node = producer_of(graph_, id);
     if (node == nullptr) break;
     const auto by_positions = [&](Along first, Along second) {
-      return positions_along(module, graph, *node->inputs[0]) == first &&
-             positions_along(module, graph, *node->inputs[1]) == second;
+      return positions_along(*node->inputs[0]) == first &&
+             positions_along(*node->inputs[1]) == second;
     };
     if (node->op == OpId::trilu) {
-      if (!is_nonzero_everywhere(module, graph, *node->inputs[0])) return std::nullopt;
+      if (!is_nonzero_everywhere(*node->inputs[0])) return std::nullopt;
       const bool upper = node_flag(*node, "upper");
       if (node_integer(*node, "k") != (upper ? 1 : 0)) return std::nullopt;
       return upper ? !holds : holds;
@@ -162,53 +180,48 @@ std::optional<bool> lower_triangle(const Module& module, const Graph& graph, Val
       return node->op == OpId::le ? holds : !holds;
     }
     const bool compares =
-        (node->op == OpId::eq || node->op == OpId::ne) && is_zero(module, graph, *node->inputs[1]);
+        (node->op == OpId::eq || node->op == OpId::ne) && is_zero(*node->inputs[1]);
     const bool views =
-        (is_reshaping(*node) || node->op == OpId::expand) && keeps_matrix(graph, *node);
-    const bool cuts = node->op == OpId::slice && takes_first(graph, *node);
+        (is_reshaping(*node) || node->op == OpId::expand) && keeps_matrix(graph_, *node);
+    const bool cuts = node->op == OpId::slice && takes_first(graph_, *node);
     const bool inverts = node->op == OpId::logical_not || (compares && node->op == OpId::eq);
     if (!compares && !views && !cuts && !inverts && node->op != OpId::cast) return std::nullopt;
     if (inverts) holds = !holds;
     id = *node->inputs[0];
   }
   // What a slice cuts the first rows and columns from.
-  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
-  if (!tensor || tensor->type.shape.size() < 2) return std::nullopt;
+  const Tensor* const tensor = known_tensor(id);
+  if (tensor == nullptr || tensor->type.shape.size() < 2) return std::nullopt;
   std::vector<bool> counts;
   for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i)
     counts.push_back((element_of(*tensor, i) != 0) == holds);
   const Shape& shape = tensor->type.shape;
   const Dim& rows = shape[shape.size() - 2];
-  const auto form = [&] { return form_of_rows(counts, shape, rows, shape.back()); };
+  const auto is_triangle = [&] {
+    const MaskForm form = form_of_rows(counts, shape, rows, shape.back());
+    return form.causal != CausalForm::None && form.window_left < 0;
+  };
   if (rows != shape.back()) return std::nullopt;
-  if (form().causal != CausalForm::None) return true;
+  if (is_triangle()) return true;
   counts.flip();
-  return form().causal != CausalForm::None ? std::optional(false) : std::nullopt;
+  return is_triangle() ? std::optional(false) : std::nullopt;
 }
 
-MaskForm causal_form(const Dim& queries, const Dim& keys) {
-  return {.is_open = false,
-          .fills_rows = true,
-          .causal = queries == keys ? CausalForm::End : CausalForm::Start};
-}
-
-}  // namespace
-
-MaskForm form_of_condition(const Module& module, const Graph& graph, ValueId condition,
-                           bool is_inverted, const Dim& queries, const Dim& keys) {
-  if (const std::optional<Tensor> tensor = known_tensor(module, graph, condition)) {
+MaskForm MaskForms::of_condition(ValueId condition, bool is_inverted, const Dim& queries,
+                                 const Dim& keys) {
+  if (const Tensor* const tensor = known_tensor(condition)) {
     std::vector<bool> counts;
     for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i)
       counts.push_back((element_of(*tensor, i) != 0) != is_inverted);
     return form_of_rows(counts, tensor->type.shape, queries, keys);
   }
-  const std::optional<bool> lower = lower_triangle(module, graph, condition);
+  const std::optional<bool> lower = lower_triangle(condition);
   return lower && *lower != is_inverted ? causal_form(queries, keys) : MaskForm{};
 }
 
-std::optional<MaskForm> form_of_bias(const Module& module, const Graph& graph, ValueId bias,
-                                     double factor, const Dim& queries, const Dim& keys) {
-  if (const std::optional<Tensor> tensor = known_tensor(module, graph, bias)) {
+std::optional<MaskForm> MaskForms::of_bias(ValueId bias, double factor, const Dim& queries,
+                                           const Dim& keys) {
+  if (const Tensor* const tensor = known_tensor(bias)) {
     std::vector<bool> counts;
     for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
       const double added = element_of(*tensor, i) == 0 ? 0 : element_of(*tensor, i) * factor;
@@ -218,11 +231,11 @@ std::optional<MaskForm> form_of_bias(const Module& module, const Graph& graph, V
     return form_of_rows(counts, tensor->type.shape, queries, keys);
   }
   // The upper triangle of what is far below 0, zeros elsewhere.
-  const Node* node = producer_of(graph, bias);
+  const Node* node = producer_of(graph_, bias);
   if (node == nullptr || node->op != OpId::trilu) return std::nullopt;
-  const std::optional<double> number = known_number(module, graph, *node->inputs[0]);
+  const std::optional<double> number = known_number(module_, graph_, *node->inputs[0]);
   const bool is_far_below = number && *number * factor <= kMaskedScore;
-  if (!is_far_below || lower_triangle(module, graph, bias) != false) return std::nullopt;
+  if (!is_far_below || lower_triangle(bias) != false) return std::nullopt;
   return causal_form(queries, keys);
 }
 

@@ -33,6 +33,8 @@ constexpr Pass kPasses[] = {
      PassStage::Neutral, turn_attention},
     {"see-rolls", "an axis cut and joined the other way round as rolled", 2, PassStage::Neutral,
      see_rolls},
+    {"see-masks", "masks of attention that are open, triangles or bands as attributes", 2,
+     PassStage::Neutral, see_masks},
     {"see-append", "rows copied to an index as appended to a cache", 2, PassStage::Neutral,
      see_append},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},

@@ -97,6 +97,8 @@ size_t see_attention(Module& module, const PassOptions& options, Diagnostics& di
 // Takes the views around attention that stands as one node into it: repeated heads, and exchanged
 // axes of heads and tokens.
 size_t turn_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Takes masks of attention nodes that are known to be open, triangles or bands into attributes.
+size_t see_masks(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Makes kv_append of copies of one row to an index.
 size_t see_append(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins norms that are written out into rms_norm and layer_norm.

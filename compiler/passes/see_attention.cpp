@@ -33,12 +33,14 @@ struct TakenMask {
 struct TakenMasks {
   std::vector<TakenMask> masks;
   CausalForm causal = CausalForm::None;
+  int64_t window_left = -1;
 };
 
 class MaskReader {
  public:
-  MaskReader(const Module& module, const Graph& graph, const WrittenAttention& attention)
-      : module_(module), graph_(graph), attention_(attention) {}
+  MaskReader(const Module& module, const Graph& graph, MaskForms& forms,
+             const WrittenAttention& attention)
+      : module_(module), graph_(graph), forms_(forms), attention_(attention) {}
 
   // nullopt where a mask is none that the op has.
   std::optional<TakenMasks> read() {
@@ -56,12 +58,13 @@ class MaskReader {
     const bool is_other = taken_.causal != CausalForm::None && taken_.causal != form.causal;
     if (is_other) return false;
     taken_.causal = form.causal;
+    taken_.window_left = narrower(taken_.window_left, form.window_left);
     return true;
   }
 
   bool take_condition(const WrittenMask& mask) {
-    const MaskForm form = form_of_condition(module_, graph_, mask.value, mask.is_inverted,
-                                            attention_.q_tokens, attention_.kv_tokens);
+    const MaskForm form = forms_.of_condition(mask.value, mask.is_inverted, attention_.q_tokens,
+                                              attention_.kv_tokens);
     const bool removes =
         mask.replacement == kMinusInfinity || (mask.replacement <= kMaskedScore && form.fills_rows);
     if (removes && take_form(form)) return true;
@@ -86,15 +89,14 @@ class MaskReader {
 
   bool take_bias(const WrittenMask& mask) {
     if (!is_float(graph_.value(mask.value).type.dtype)) return false;
-    const std::optional<MaskForm> form = form_of_bias(module_, graph_, mask.value, mask.factor,
-                                                      attention_.q_tokens, attention_.kv_tokens);
+    const std::optional<MaskForm> form =
+        forms_.of_bias(mask.value, mask.factor, attention_.q_tokens, attention_.kv_tokens);
     if (form && form->fills_rows && take_form(*form)) return true;
     if (const std::optional<WrittenMask> condition = condition_of(mask)) {
       // A row that the condition leaves empty keeps what the sum makes of it.
       if (condition->replacement == kMinusInfinity) return take_condition(*condition);
-      const MaskForm written =
-          form_of_condition(module_, graph_, condition->value, condition->is_inverted,
-                            attention_.q_tokens, attention_.kv_tokens);
+      const MaskForm written = forms_.of_condition(condition->value, condition->is_inverted,
+                                                   attention_.q_tokens, attention_.kv_tokens);
       if (condition->replacement <= kMaskedScore && written.fills_rows && take_form(written))
         return true;
     }
@@ -136,6 +138,7 @@ class MaskReader {
 
   const Module& module_;
   const Graph& graph_;
+  MaskForms& forms_;
   const WrittenAttention& attention_;
   TakenMasks taken_;
 };
@@ -164,6 +167,7 @@ class AttentionBuilder {
     if (taken.causal != CausalForm::None) {
       attributes["causal"] = true;
       if (taken.causal == CausalForm::Start) attributes["causal_align"] = std::string("start");
+      if (taken.window_left >= 0) attributes["window_left"] = taken.window_left;
     }
     std::vector<std::optional<ValueId>> inputs = {in_layout(q, q_layout), in_layout(k, kv_layout),
                                                   in_layout(v, kv_layout)};
@@ -281,12 +285,12 @@ class AttentionBuilder {
   NodeEmitter emitter_;
 };
 
-bool see(Module& module, Graph& graph, NodeId id) {
+bool see(Module& module, Graph& graph, MaskForms& forms, NodeId id) {
   std::optional<WrittenAttention> attention;
   std::optional<TakenMasks> masks;
   const bool is_decided = !free_size_read_by([&] {
     attention = written_attention(module, graph, graph.node(id));
-    if (attention) masks = MaskReader(module, graph, *attention).read();
+    if (attention) masks = MaskReader(module, graph, forms, *attention).read();
   });
   if (!is_decided || !attention || !masks) return false;
   AttentionBuilder(graph, *attention).build(*masks);
@@ -298,9 +302,10 @@ bool see(Module& module, Graph& graph, NodeId id) {
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
   size_t changed = 0;
   for (Graph& graph : module.entries) {
+    MaskForms forms(module, graph);
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (graph.node(id).op == OpId::softmax && see(module, graph, id)) ++changed;
+      if (graph.node(id).op == OpId::softmax && see(module, graph, forms, id)) ++changed;
     }
   }
   // What was seen reads no more: it would stand between other patterns and their values.

@@ -39,7 +39,7 @@ constexpr int kSumsAt = kPatchAt + (kPatchPixels * kPixelBytes + 15) / 16 * 16;
 constexpr int kWorkBytes = kSumsAt + kSumBytes;
 
 #if RLX_IS_F32
-RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
+RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZES) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
   float sum = 0.0f;

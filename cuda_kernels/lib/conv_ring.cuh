@@ -68,7 +68,7 @@ constexpr bool kWholeFilters = RLX_FILTERS % RLX_TILE_N == 0;
 constexpr bool kNoPads = RLX_NO_PADS;
 
 #if RLX_SUMS_AGAIN
-RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
+RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZES) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
   float sum = 0.0f;

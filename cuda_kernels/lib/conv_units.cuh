@@ -221,7 +221,7 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
 #endif
 #if RLX_SUMS_AGAIN
     RLX_UNROLL for (int e = 0; e < kUnit; ++e) {
-      if (!rlx_finite(value[e]) && place.column + e < RLX_FILTERS) value[e] = exact_sum(p, place.row, place.column + e);
+      if (!rlx_finite(value[e]) && place.column + e < RLX_FILTERS) value[e] = exact_sum(p, place.row, place.column + e RLX_GIVEN_SIZES);
     }
 #endif
 #ifdef RLX_BIAS

@@ -28,12 +28,6 @@ RLX_FN void rlx_split_shared4(rlx_u32 shared, rlx_u32 low) {
   rlx_shared_store4(low, low_words);
 }
 
-// A function for the few sums that are not finite. Sizes in params are known to the kernel's own code alone.
-#ifdef RLX_SIZES
-#define RLX_APART RLX_FN
-#else
-#define RLX_APART __device__ __noinline__
-#endif
 RLX_FN bool rlx_finite(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) < 0x7F800000u; }
 
 // What a warp has summed of kM x kN blocks of 16 x 8: high * high since the last settle(), the mixed products times 2048, and what

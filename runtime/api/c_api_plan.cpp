@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: library and plans.
+#include <bit>
 #include <cstddef>
 #include <iterator>
 
 #include "runtime/api/handles.h"
 #include "runtime/base/dtype.h"
+#include "runtime/device/choose_profile.h"
 #include "runtime/plan/free_sizes.h"
+#include "runtime/plan/profiles.h"
+#include "runtime/plan/target_row.h"
 
 namespace rlx {
 namespace {
@@ -77,6 +81,7 @@ rlx_plan_info describe_header(const PlanHeader& header) {
   info.io_bytes = header.io_bytes;
   info.index_error_bytes = header.index_error_bytes;
   info.host_bytes = header.host_bytes;
+  info.target_count = static_cast<uint32_t>(std::popcount(programs_of(header)));
   info.vulkan_api_version = header.vulkan.present != 0 ? header.vulkan.api_version : 0;
   info.vulkan_features = header.vulkan.present != 0 ? header.vulkan.features : 0;
   const uint32_t ptx = header.cuda.ptx_architecture != 0 ? 1 : 0;
@@ -160,6 +165,28 @@ Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
              .copy_memory = taken.copy_memory == 1,
              .weights_folder = taken.weights_folder == nullptr ? "" : taken.weights_folder};
   return take_trust(taken, options.trust);
+}
+
+std::vector<rlx_target_info> describe_targets(const PlanHeader& header) {
+  std::vector<rlx_target_info> targets;
+  for (const TargetRow& row : target_rows()) {
+    if (!row.is_in(header)) continue;
+    rlx_target_info info = RLX_INIT(rlx_target_info);
+    info.target = static_cast<uint32_t>(row.kind);
+    const std::vector<uint32_t> profiles = profiles_of(header, row.kind);
+    for (const uint32_t profile : profiles) {
+      info.name = header.profiles[profile].name;
+      info.features = header.profiles[profile].vulkan.features;
+      info.for_processors =
+          header.profiles[profile].device_type == static_cast<uint32_t>(DeviceType::Processor);
+      targets.push_back(info);
+    }
+    if (!profiles.empty()) continue;
+    info.name = row.flag.data();
+    info.features = row.kind == fb::TargetKind::Vulkan ? header.vulkan.features : 0;
+    targets.push_back(info);
+  }
+  return targets;
 }
 
 const char* text_or_empty(const flatbuffers::String* string) {
@@ -268,7 +295,21 @@ rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const r
     RLX_RETURN_IF_ERROR(
         PlanView::open_header({static_cast<const std::byte*>(first_page), size_bytes}, header));
     rlx::give_struct(rlx::describe_header(header), info);
-    return device == nullptr ? Status() : device->shared->device->check_suits(header);
+    return device == nullptr ? Status() : rlx::check_any_suits(header, *device->shared->device);
+  });
+}
+
+rlx_status rlx_plan_get_target(const rlx_plan* plan, uint32_t target, rlx_target_info* info) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const std::vector<rlx_target_info> targets = rlx::describe_targets(plan->view->header());
+    if (target >= targets.size()) {
+      return {RLX_INVALID_ARGUMENT,
+              rlx::text_of("there is no target ", target, ", the plan has ", targets.size())};
+    }
+    rlx::give_struct(targets[target], info);
+    return {};
   });
 }
 

@@ -108,6 +108,7 @@ rlx_status rlx_session_get_program(const rlx_session* session, uint32_t entry,
                            filled.wave_count = record.wave_count();
                            filled.arena_bytes = record.arena_bytes();
                            filled.arena_lower_bound = record.arena_lower_bound();
+                           filled.name = session->session->program_name().data();
                            rlx::give_struct(filled, info);
                            return {};
                          });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: sessions.
 #include "runtime/api/handles.h"
+#include "runtime/device/choose_profile.h"
 #include "runtime/device/device_names.h"
 #include "runtime/device/preflight.h"
 
@@ -40,18 +41,36 @@ Status check_tuned(const DevicePlan& loaded) {
 
 // The plan on the device: what another session already loaded, or loaded now. The plan's mutex is
 // held.
-Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
+Status load_once(rlx_plan& plan, const PlanView& view, const std::shared_ptr<SharedDevice>& device,
                  const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
   std::erase_if(plan.loaded, [](const rlx_plan::Loaded& entry) {
     return entry.plan.expired() || entry.device.expired();
   });
   for (const rlx_plan::Loaded& entry : plan.loaded) {
-    const bool fits = entry.device.lock() == device && (entry.profile || !options.profile);
+    const bool fits =
+        entry.device.lock() == device && entry.view == &view && (entry.profile || !options.profile);
     if (fits) loaded = entry.plan.lock();
     if (loaded != nullptr) return options.require_tuned ? check_tuned(*loaded) : Status{};
   }
-  RLX_RETURN_IF_ERROR(device->device->load(*plan.view, options, loaded));
-  plan.loaded.push_back({.plan = loaded, .device = device, .profile = options.profile});
+  RLX_RETURN_IF_ERROR(device->device->load(view, options, loaded));
+  plan.loaded.push_back(
+      {.plan = loaded, .device = device, .view = &view, .profile = options.profile});
+  return {};
+}
+
+// The plan as the device runs it: by the program of that name, or the best one. The plan's mutex is
+// held.
+Status view_on(rlx_plan& plan, const Device& device, std::string_view name,
+               std::shared_ptr<const PlanView>& view) {
+  std::optional<uint32_t> profile;
+  RLX_RETURN_IF_ERROR(choose_profile(plan.view->header(), device, name, profile));
+  if (!profile.has_value()) {
+    view = plan.view;
+    return {};
+  }
+  std::shared_ptr<const PlanView>& known = plan.profile_views[*profile];
+  if (known == nullptr) known = PlanView::of_profile(plan.view, *profile);
+  view = known;
   return {};
 }
 
@@ -61,8 +80,9 @@ constexpr size_t kFirstOptionsBytes = offsetof(rlx_session_options, max_bindings
 // Each run has a fence or an event of its own.
 constexpr uint32_t kMaxQueueDepth = 1024;
 
+// `program` receives the name of the plan's program that is wanted, empty for the best.
 Status take_session_options(const rlx_session_options* given, LoadOptions& options,
-                            SessionOptions& session) {
+                            SessionOptions& session, std::string& program) {
   if (given == nullptr) return {};
   rlx_session_options taken{};
   RLX_RETURN_IF_ERROR(take_struct(given, "options", taken, kFirstOptionsBytes));
@@ -90,7 +110,14 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   if (taken.max_bindings > 0) session.max_bindings = taken.max_bindings;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
+  if (taken.target != nullptr) program = taken.target;
+  if (taken.pipeline_cache_path != nullptr && taken.pipeline_cache_folder != nullptr)
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.pipeline_cache_path and ",
+                    "options.pipeline_cache_folder are both set, one of them ", "can be")};
   if (taken.pipeline_cache_path != nullptr) options.pipeline_cache_path = taken.pipeline_cache_path;
+  if (taken.pipeline_cache_folder != nullptr)
+    options.pipeline_cache_folder = taken.pipeline_cache_folder;
   return {};
 }
 
@@ -112,19 +139,23 @@ rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
     if (device == nullptr) return null_argument("device");
     rlx::LoadOptions load;
     rlx::SessionOptions own;
-    RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load, own));
-    RLX_RETURN_IF_ERROR(rlx::check_budget(plan->view->header(), load.memory_budget_bytes));
+    std::string program;
+    RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load, own, program));
     const std::shared_ptr<rlx::SharedDevice> shared = device->shared;
-    if (shared->lost) return rlx::lost_earlier(shared->device->info());
+    std::shared_ptr<const rlx::PlanView> view;
     std::shared_ptr<rlx::DevicePlan> loaded;
     {
       const std::lock_guard lock(plan->mutex);
-      RLX_RETURN_IF_ERROR(rlx::note_loss(*shared, rlx::load_once(*plan, shared, load, loaded)));
+      RLX_RETURN_IF_ERROR(rlx::view_on(*plan, *shared->device, program, view));
+      RLX_RETURN_IF_ERROR(rlx::check_budget(view->header(), load.memory_budget_bytes));
+      if (shared->lost) return rlx::lost_earlier(shared->device->info());
+      RLX_RETURN_IF_ERROR(
+          rlx::note_loss(*shared, rlx::load_once(*plan, *view, shared, load, loaded)));
     }
     auto made = std::make_unique<rlx_session>();
     made->device = shared;
-    RLX_RETURN_IF_ERROR(rlx::note_loss(
-        *shared, Session::create(plan->view, loaded, load.profile, own, made->session)));
+    RLX_RETURN_IF_ERROR(
+        rlx::note_loss(*shared, Session::create(view, loaded, load.profile, own, made->session)));
     *session = made.release();
     return {};
   });

@@ -2,6 +2,7 @@
 // What is behind the opaque handles of rlx.h.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -69,10 +70,13 @@ struct rlx_plan {
   struct Loaded {
     std::weak_ptr<rlx::DevicePlan> plan;
     std::weak_ptr<rlx::SharedDevice> device;
-    bool profile = false;
+    const rlx::PlanView* view = nullptr;  // that the device plan is of
+    bool profile = false;                 // steps can be timed
   };
   std::shared_ptr<const rlx::PlanView> view;
-  std::mutex mutex;  // guards `loaded`, and makes two threads load a plan once
+  std::mutex mutex;  // guards what follows, and makes two threads load a plan once
+  // By number of a profile in the header; null until a device runs it.
+  std::array<std::shared_ptr<const rlx::PlanView>, rlx::kPlanMaxProfiles> profile_views;
   std::vector<Loaded> loaded;
 };
 

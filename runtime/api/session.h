@@ -107,6 +107,9 @@ class Session {
     return *entries_[entry].sizes.record();
   }
   [[nodiscard]] fb::TargetKind target() const { return loaded_->target(); }
+  // "vulkan-nvidia": of a plan with several programs for the target the one that runs; lives as
+  // long as the plan.
+  [[nodiscard]] std::string_view program_name() const { return plan_->program_name(target()); }
   [[nodiscard]] const DevicePlan& loaded() const { return *loaded_; }
   Status check_entry(uint32_t entry) const;
 

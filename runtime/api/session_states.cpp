@@ -172,7 +172,7 @@ Status Session::copy_state(std::string_view name, const Session& from) {
   RLX_RETURN_IF_ERROR(find_state(name, state));
   if (from.plan_ != plan_) {
     return {RLX_INVALID_ARGUMENT,
-            text_of("the session to copy from is of another plan handle, of plan ",
+            text_of("the session to copy from is of another plan handle or program, of plan ",
                     quoted(from.plan_->name()), "; states are copied between sessions of one")};
   }
   return device_session_->copy_state(state, *from.device_session_);

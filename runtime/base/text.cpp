@@ -81,7 +81,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string quoted(std::string_view name) {
+std::string Quoted::operator()(std::string_view name) const {
   static constexpr char kHex[] = "0123456789abcdef";
   const bool shortened = name.size() > kMaxQuotedBytes;
   if (shortened) name = name.substr(0, kMaxQuotedBytes);

@@ -27,8 +27,12 @@ std::string text_of(const Pieces&... pieces) {
 }
 
 // A name from a file between double quotes: at most 256 bytes of it, control characters, quotes and
-// bytes that are no UTF-8 shown as \xNN.
-std::string quoted(std::string_view name);
+// bytes that are no UTF-8 shown as \xNN. An object, no function: where <iomanip> is included,
+// lookup by the argument's namespace would find std::quoted for a std::string, and prefer it.
+struct Quoted {
+  std::string operator()(std::string_view name) const;
+};
+inline constexpr Quoted quoted;
 
 // True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);

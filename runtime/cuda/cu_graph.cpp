@@ -45,7 +45,8 @@ class Launch {
              .extra = nullptr,
              .kern = nullptr,
              .ctx = nullptr};
-    return encode_maps(code.context, code.plan.kernel(step.kernel()), params_, maps_);
+    return encode_maps(code.context, code.plan.kernel(step.kernel()), params_,
+                       PlanView::relocations(*linked.entry, step), maps_);
   }
 
   [[nodiscard]] const CUDA_KERNEL_NODE_PARAMS& node() const { return node_; }

@@ -2,10 +2,13 @@
 // Tensor maps from the plan's records.
 #include "runtime/cuda/cu_maps.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
+#include "schema/tensor_map.h"
 
 namespace rlx::cuda {
 namespace {
@@ -44,10 +47,26 @@ int swizzle_of(uint32_t bytes) {
   }
 }
 
+// Where the range decides, its lines; it holds one at least.
+std::array<uint64_t, kMostRank> dims_of(const fb::TensorMap& map,
+                                        std::span<const fb::Relocation> relocations) {
+  std::array<uint64_t, kMostRank> dims{};
+  const uint32_t rank = map.dims()->size();
+  std::copy_n(map.dims()->begin(), rank, dims.begin());
+  if (rank < 2 || dims[rank - 1] != kLinesOfRange) return dims;
+  uint64_t line_bytes = dims[0] * dtype_row(map.dtype())->block_bytes;
+  for (uint32_t i = 1; i < rank - 1; ++i) line_bytes += (dims[i] - 1) * map.strides()->Get(i - 1);
+  const auto range = std::find_if(
+      relocations.begin(), relocations.end(),
+      [&map](const fb::Relocation& relocation) { return relocation.position() == map.position(); });
+  dims[rank - 1] = (range->length_bytes() - line_bytes) / map.strides()->Get(rank - 2) + 1;
+  return dims;
+}
+
 }  // namespace
 
 Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const std::byte> params,
-                   TensorMaps& maps) {
+                   std::span<const fb::Relocation> relocations, TensorMaps& maps) {
   maps = {};
   if (kernel.maps() == nullptr || context.info.architecture < kMapArchitecture) return {};
   constexpr std::array<uint32_t, kMostRank> kEveryElement = {1, 1, 1, 1, 1};
@@ -55,14 +74,14 @@ Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const s
     const fb::TensorMap& map = *kernel.maps()->Get(m);
     uint64_t address = 0;
     std::memcpy(&address, params.data() + map.position(), sizeof address);
-    RLX_RETURN_IF_ERROR(
-        context.check(context.api.cuTensorMapEncodeTiled(
-                          &maps[m], element_type(dtype_row(map.dtype())->block_bytes),
-                          map.dims()->size(), reinterpret_cast<void*>(address), map.dims()->data(),
-                          map.strides()->data(), map.box()->data(), kEveryElement.data(),
-                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map.swizzle_bytes()),
-                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                      text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
+    const std::array<uint64_t, kMostRank> dims = dims_of(map, relocations);
+    RLX_RETURN_IF_ERROR(context.check(
+        context.api.cuTensorMapEncodeTiled(
+            &maps[m], element_type(dtype_row(map.dtype())->block_bytes), map.dims()->size(),
+            reinterpret_cast<void*>(address), dims.data(), map.strides()->data(), map.box()->data(),
+            kEveryElement.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map.swizzle_bytes()),
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
   }
   return {};
 }

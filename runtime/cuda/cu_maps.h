@@ -14,9 +14,9 @@ namespace rlx::cuda {
 
 using TensorMaps = std::array<CUtensorMap, kMaxTensorMaps>;
 
-// Makes a kernel's maps for a step whose patched params these are. Devices before compute
-// capability 9.0 have no such engine: there the maps stay empty, and the code reads none.
+// Makes a kernel's maps for a step whose patched params and relocations these are. Devices before
+// compute capability 9.0 have no such engine: there the maps stay empty, and the code reads none.
 Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const std::byte> params,
-                   TensorMaps& maps);
+                   std::span<const fb::Relocation> relocations, TensorMaps& maps);
 
 }  // namespace rlx::cuda

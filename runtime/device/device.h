@@ -55,6 +55,9 @@ struct LoadOptions {
   uint32_t jobs = 0;  // threads that create pipelines; 0: one per core
   std::string
       pipeline_cache_path;  // empty: none. Read where its identity fits, rewritten where it missed.
+  // Empty: none. Where there is no path, a file of the plan, program, driver and device in this
+  // folder, which is made where it is missing and left alone where others may write to it.
+  std::string pipeline_cache_folder;
   uint64_t memory_budget_bytes =
       0;                 // 0: none. More than this is refused before the first allocation.
   bool profile = false;  // sessions can time steps
@@ -214,7 +217,8 @@ class Device {
   [[nodiscard]] virtual Status health() const = 0;
   // What exists on the device now, of its plans and sessions too.
   [[nodiscard]] virtual const ObjectCounts& objects() const = 0;
-  // Whether a plan of this header can be loaded, as far as the header says.
+  // Whether a plan of this header can be loaded, as far as the header says. Of one with profiles
+  // of the device's target: all of them together (choose_profile.h takes them apart).
   [[nodiscard]] virtual Status check_suits(const PlanHeader& header) const = 0;
   // Uploads weights, creates pipelines or modules, runs the plan's init entry. The view must
   // outlive the DevicePlan.

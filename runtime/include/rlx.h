@@ -216,6 +216,8 @@ typedef struct rlx_plan_info {
   uint64_t vulkan_features;  // mask of features.def
   // Of a session's memory too: the counts of indices that lie outside.
   uint64_t index_error_bytes;
+  uint32_t target_count;  // of rlx_plan_get_target
+  uint32_t reserved_2;
 } rlx_plan_info;
 
 // Memory report and targets of an open plan; nothing is loaded.
@@ -225,6 +227,19 @@ RLX_API rlx_status rlx_plan_get_info(const rlx_plan* plan, rlx_plan_info* info);
 // lacks (info is filled then too).
 RLX_API rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes,
                                       const rlx_device* device, rlx_plan_info* info);
+
+// One of a plan's programs. A plan has one for each target, or several for a target, which differ
+// in what they need of a device: a session takes the best that its device meets.
+typedef struct rlx_target_info {
+  size_t struct_size;
+  const char* name;         // as in rlxc --target: "vulkan-nvidia". Lives as long as the plan
+  uint32_t target;          // rlx_target
+  uint32_t for_processors;  // 1: made for drivers that run kernels on the host's processors
+  uint64_t features;        // Vulkan: mask of features.def that it needs
+} rlx_target_info;
+
+RLX_API rlx_status rlx_plan_get_target(const rlx_plan* plan, uint32_t target,
+                                       rlx_target_info* info);
 
 typedef struct rlx_entry_info {
   size_t struct_size;
@@ -401,6 +416,13 @@ typedef struct rlx_session_options {
   // Runs that may be under way at once (rlx_session_submit), at most 1024. 0: 1. More than 1 does
   // not go with check_indices.
   uint32_t queue_depth;
+  // Of a plan with several programs for the device's target, the one to run, by its name
+  // (rlx_plan_get_target), wherever the device has what it needs. NULL: the best.
+  const char* target;
+  // NULL: none. A folder in which a file is kept as under pipeline_cache_path for each plan,
+  // program, driver and device. Made where it is missing; not used where it is another user's or
+  // others may write to it. Not with pipeline_cache_path.
+  const char* pipeline_cache_folder;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
@@ -485,7 +507,7 @@ RLX_API rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry,
                                            void* data, uint64_t size_bytes);
 
 // An entry as the session's device runs it, at the present values of free symbols. A plan for
-// several targets holds one program per target.
+// several targets holds one program per target, or several by what devices have.
 typedef struct rlx_program_info {
   size_t struct_size;
   uint32_t target;  // rlx_target
@@ -494,6 +516,8 @@ typedef struct rlx_program_info {
   uint32_t wave_count;  // groups of steps between which barriers stand
   uint64_t arena_bytes;
   uint64_t arena_lower_bound;  // largest sum of bytes that live at once
+  // "vulkan-nvidia": which of the plan's programs (rlx_plan_get_target). Lives as long as the plan.
+  const char* name;
 } rlx_program_info;
 
 RLX_API rlx_status rlx_session_get_program(const rlx_session* session, uint32_t entry,

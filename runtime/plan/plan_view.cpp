@@ -12,6 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/plan/contract.h"
 #include "runtime/plan/free_sizes.h"
+#include "runtime/plan/profiles.h"
 #include "runtime/plan/target_row.h"
 
 namespace rlx {
@@ -62,7 +63,7 @@ std::span<const std::byte> PlanView::params(const fb::Step& step) const {
 
 std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {
   if (bound_from_ != nullptr) return bound_from_->code(variant);
-  return std::span(code_).subspan(variant.code_offset(), variant.code_bytes());
+  return code_section().subspan(variant.code_offset(), variant.code_bytes());
 }
 
 Sha256Digest PlanView::code_digest(const fb::Kernel& kernel, const fb::Variant& variant) const {
@@ -131,8 +132,48 @@ std::vector<const fb::Entry*> PlanView::records(fb::TargetKind target) const {
   return all;
 }
 
+std::string_view PlanView::program_name(fb::TargetKind target) const {
+  if (profile_.has_value() &&
+      base_->header_.profiles[*profile_].target == static_cast<uint32_t>(target))
+    return profile_name(base_->header_.profiles[*profile_]);
+  const std::vector<uint32_t> profiles = profiles_of(header_, target);
+  return profiles.empty() ? target_row(target).flag
+                          : profile_name(header_.profiles[profiles.front()]);
+}
+
+bool PlanView::runs(const fb::Entry& record) const {
+  const flatbuffers::Optional<uint32_t> profile = record.profile();
+  if (!profile.has_value()) return true;
+  if (profile_.has_value()) return *profile == *profile_;
+  const auto target = static_cast<fb::TargetKind>(header_.profiles[*profile].target);
+  return *profile == profiles_of(header_, target).front();
+}
+
+std::shared_ptr<const PlanView> PlanView::of_profile(std::shared_ptr<const PlanView> plan,
+                                                     uint32_t profile) {
+  std::shared_ptr<PlanView> made(new PlanView);
+  made->header_ = header_of_profile(plan->header_, profile);
+  const std::string_view name = profile_name(plan->header_.profiles[profile]);
+  made->header_.header_checksum ^= XXH3_64bits(name.data(), name.size());
+  made->index_bytes_ = plan->index_bytes_;
+  made->params_ = plan->params_;
+  made->debug_ = plan->debug_;
+  made->weights_bytes_ = plan->weights_bytes_;
+  made->text_ = plan->text_;
+  made->profile_ = profile;
+  const auto target = static_cast<fb::TargetKind>(plan->header_.profiles[profile].target);
+  made->base_ = std::move(plan);
+  made->index_ = fb::GetPlan(made->index_bytes_.data());
+  made->group_records();
+  made->header_.arena_bytes = 0;
+  for (const fb::Entry* record : made->records(target))
+    made->header_.arena_bytes = std::max(made->header_.arena_bytes, record->arena_bytes());
+  return made;
+}
+
 void PlanView::group_records() {
-  const auto put = [](const fb::Entry& record, EntryRecords& place) {
+  const auto put = [this](const fb::Entry& record, EntryRecords& place) {
+    if (!runs(record)) return;
     for (size_t target = 0; target < place.records.size(); ++target) {
       if ((record.targets() >> target & 1) != 0) place.records[target].push_back(&record);
     }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +61,11 @@ class PlanView {
   static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
 
+  // The plan as it would be if a profile's program were its only one for that kind of target: what
+  // a device runs. Shares code, notes and weights with `plan`. `profile` is one of the header's.
+  static std::shared_ptr<const PlanView> of_profile(std::shared_ptr<const PlanView> plan,
+                                                    uint32_t profile);
+
   // The values at which this view was bound; empty for a plan as it is in its file.
   [[nodiscard]] std::span<const uint64_t> bound_symbols() const { return bound_symbols_; }
 
@@ -73,8 +79,8 @@ class PlanView {
   // Entries that a caller can run, by name; init() is not among them. Each has one record per
   // target of the plan and range of its symbols, or one that serves several targets.
   [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(entries_.size()); }
-  // The record for a target that the plan is for; of several ranges the one with every free
-  // symbol's maximum.
+  // The record for a target that the plan is for, of several profiles the first one's or that of
+  // this view; of several ranges the one with every free symbol's maximum.
   [[nodiscard]] const fb::Entry& entry(uint32_t index, fb::TargetKind target) const {
     return *entry_ranges(index, target).front();
   }
@@ -94,6 +100,9 @@ class PlanView {
   }
   [[nodiscard]] bool is_for(fb::TargetKind target) const;
   [[nodiscard]] fb::TargetKind first_target() const;
+  // What runs records of a target, as --target of rlxc names it: "vulkan-nvidia" in the view of
+  // that profile.
+  [[nodiscard]] std::string_view program_name(fb::TargetKind target) const;
   // Every record that a target runs: of the entries, then of init.
   [[nodiscard]] std::vector<const fb::Entry*> records(fb::TargetKind target) const;
   // Every record of an entry and then of init, in the order of the file.
@@ -149,7 +158,7 @@ class PlanView {
   // The kernel that a step runs, or "copy", "fill", "library_gemm".
   [[nodiscard]] const char* step_kernel_name(const fb::Step& step) const;
 
-  // A number that is equal for equal plans: what a pipeline cache is bound to.
+  // A number that is equal for equal plans and profiles: what a pipeline cache is bound to.
   [[nodiscard]] uint64_t identity() const { return header_.header_checksum; }
 
   [[nodiscard]] static std::string_view text(const flatbuffers::String* string) {
@@ -166,14 +175,22 @@ class PlanView {
   Status read_file(uint64_t offset_bytes, std::span<std::byte> destination) const;
   // Fills entries_ and init_ from the verified index.
   void group_records();
+  // Whether the view's programs are those of the record's profile.
+  [[nodiscard]] bool runs(const fb::Entry& record) const;
+  [[nodiscard]] std::span<const std::byte> code_section() const {
+    return profile_.has_value() ? base_->code_section() : std::span<const std::byte>(code_);
+  }
 
   // The records of one name, by TargetKind.
   struct EntryRecords {
     std::array<std::vector<const fb::Entry*>, static_cast<size_t>(fb::TargetKind::MAX) + 1> records;
   };
 
-  InputFile file_;                        // when opened by path
-  std::shared_ptr<const PlanView> base_;  // whose weights these are, when made by with_index
+  InputFile file_;  // when opened by path
+  std::shared_ptr<const PlanView>
+      base_;  // whose weights these are, when made by with_index or of_profile
+  std::optional<uint32_t>
+      profile_;  // of base_'s header, when made by of_profile; whose code it is then too
   std::vector<uint64_t> bound_symbols_;
   const PlanView* bound_from_ = nullptr;  // whose weights, code and notes, when made by bind
   std::vector<std::byte> owned_;          // when opened from memory with a copy

@@ -2,12 +2,13 @@
 // Verifier: the weights that an init entry fills, and who needs them.
 #include <algorithm>
 
+#include "runtime/plan/profiles.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
 namespace {
 
-constexpr uint32_t kAllTargets = ~uint32_t{0};
+constexpr uint32_t kAllPrograms = ~uint32_t{0};
 
 }  // namespace
 
@@ -23,7 +24,7 @@ GeneratedWeights::GeneratedWeights(const fb::Plan& plan, Faults& faults) {
     weights_.push_back({.begin = weight.offset_bytes(),
                         .end = weight.offset_bytes() + weight.size_bytes(),
                         .index = w,
-                        .targets = begins_state[w] ? kAllTargets : 0});
+                        .programs = begins_state[w] ? kAllPrograms : 0});
   }
   faults.charge(kWorkPerTable * uint64_t{plan.weights()->size()} + work_of_sort(weights_.size()));
   if (faults.full()) return;
@@ -52,10 +53,10 @@ bool GeneratedWeights::overlap(const fb::Value& value, Faults& faults) const {
   return found < weights_.size() && weights_[found].end > value.offset_bytes();
 }
 
-void GeneratedWeights::need(const fb::Value& value, uint32_t targets, Faults& faults) {
+void GeneratedWeights::need(const fb::Value& value, uint32_t programs, Faults& faults) {
   const size_t found = last_before(value.offset_bytes(), faults);
   if (found < weights_.size() && value.offset_bytes() < weights_[found].end)
-    weights_[found].targets |= targets;
+    weights_[found].programs |= programs;
 }
 
 GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults) {
@@ -65,7 +66,7 @@ GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults) {
     for (uint32_t v = 0; v < entry.value_count() && !faults.full(); ++v) {
       const fb::Value& value = entry.value(v);
       if (value.segment() == fb::Segment::Weights)
-        weights.need(value, entry.entry.targets(), faults);
+        weights.need(value, programs_of(entry.entry), faults);
     }
   }
   return weights;

@@ -175,7 +175,7 @@ class PlanBinder {
     PlanParts parts{.header = made_->header_,
                     .plan = *made_->index_,
                     .params = made_->params_,
-                    .code = plan_.code_,
+                    .code = plan_.code_section(),
                     .index_bytes = made_->index_bytes_.size(),
                     .weights_section_bytes = made_->weights_bytes_};
     parts.entries.emplace_back(*made_->index_, *moved(&largest.entry), false);

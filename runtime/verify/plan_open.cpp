@@ -73,7 +73,8 @@ class PlanLoader {
     opened->header_.header_checksum ^= XXH3_64bits(index.data(), index.size());
     opened->index_bytes_ = std::move(index);
     opened->params_ = plan->params_;
-    opened->code_ = plan->code_;
+    const std::span<const std::byte> code = plan->code_section();
+    opened->code_.assign(code.begin(), code.end());
     opened->debug_bytes_ = plan->debug_bytes_;
     opened->weights_bytes_ = plan->weights_bytes_;
     opened->text_ = plan->text_;

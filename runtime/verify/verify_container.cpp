@@ -180,6 +180,7 @@ void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults
   if (!faults.empty()) return;
   verify_sections_together(header, faults);
   verify_targets(header, faults);
+  verify_header_profiles(header, faults);
   verify_segments(header, faults);
   verify_producer(header, faults);
 }

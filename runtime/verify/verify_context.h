@@ -108,15 +108,15 @@ class GeneratedWeights {
   struct Weight {
     uint64_t begin;
     uint64_t end;
-    uint32_t index;        // of the plan's weights
-    uint32_t targets = 0;  // where it is needed
+    uint32_t index;         // of the plan's weights
+    uint32_t programs = 0;  // where it is needed (runtime/plan/profiles.h)
   };
   [[nodiscard]] const std::vector<Weight>& list() const { return weights_; }
   // Whether one of them holds the value, or shares bytes with it.
   [[nodiscard]] bool hold(const fb::Value& value, Faults& faults) const;
   [[nodiscard]] bool overlap(const fb::Value& value, Faults& faults) const;
-  // Notes that entries of these targets read the value, which lies in one weight.
-  void need(const fb::Value& value, uint32_t targets, Faults& faults);
+  // Notes that entries of these programs read the value, which lies in one weight.
+  void need(const fb::Value& value, uint32_t programs, Faults& faults);
 
  private:
   // The last one that begins at or before a byte; weights_.size() if there is none.
@@ -158,6 +158,7 @@ inline bool range_inside(uint64_t offset, uint64_t length, uint64_t size) {
 void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults);
 void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults);
 std::string_view section_name(uint32_t kind);
+void verify_header_profiles(const PlanHeader& header, Faults& faults);  // group 15
 
 // Group 2. The first two make the tables of index and debug notes safe to walk, each of them once;
 // the others make every index in them safe to follow.
@@ -165,6 +166,8 @@ void verify_index_structure(std::span<const std::byte> index, Faults& faults);
 void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
 void verify_tables(const PlanParts& parts, Faults& faults);
 void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// Of group 15: which profile runs an entry; part of verify_entry_tables.
+void verify_record_profile(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 // Of a step or alternative: kind, kernel or gemm, and the lists that it points into.
 void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults);
 // Gemms and alternatives of an entry; part of verify_entry_tables.
@@ -211,7 +214,8 @@ uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& reloca
 void verify_limits(const PlanParts& parts, Faults& faults);
 void verify_records(const PlanParts& parts, Faults& faults);  // part of verify_completeness
 void verify_entry_grids(const PlanParts& parts, const EntryParts& entry,
-                        Faults& faults);  // part of verify_limits
+                        Faults& faults);                           // part of verify_limits
+void verify_profile_code(const PlanParts& parts, Faults& faults);  // part of verify_completeness
 void verify_code(const PlanParts& parts, Faults& faults);
 void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry,
                           Faults& faults);  // part of verify_code

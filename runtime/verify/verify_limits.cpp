@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "runtime/plan/profiles.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
@@ -107,11 +108,14 @@ void verify_variants(const PlanParts& parts, uint32_t k, uint32_t targets,
 
 void verify_entry_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   faults.charge(kWorkPerRecord * entry.steps.size());
+  const flatbuffers::Optional<uint32_t> profile = entry.entry.profile();
+  const bool is_open = profile.has_value() && *profile < parts.header.profile_count;
+  const PlanHeader header = is_open ? header_of_profile(parts.header, *profile) : parts.header;
   for (const StepPlace& place : all_places(entry)) {
     if (faults.full()) return;
     if (place.step.kind() != fb::StepKind::Dispatch) continue;
     for (const TargetRow& row : target_rows()) {
-      if (entry.serves(row.kind)) verify_grid(place, row.limits(parts.header), faults);
+      if (entry.serves(row.kind)) verify_grid(place, row.limits(header), faults);
     }
   }
 }
@@ -133,6 +137,7 @@ void verify_completeness(const PlanParts& parts, Faults& faults) {
   const std::vector<uint32_t> targets = targets_of_kernels(parts);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
     verify_variants(parts, k, targets[k], wanted, faults);
+  verify_profile_code(parts, faults);
 }
 
 }  // namespace rlx

@@ -7,6 +7,7 @@
 #include "runtime/plan/cuda_code.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/tensor_map.h"
 
 namespace rlx {
 namespace {
@@ -25,11 +26,24 @@ const fb::KernelAccess* access_at(const fb::Kernel& kernel, uint32_t position) {
   return nullptr;
 }
 
+// A map's address is the begin of its pointer's range.
+bool stands_at_begin(const fb::Kernel& kernel, uint32_t position) {
+  if (kernel.addends() == nullptr) return true;
+  return std::none_of(
+      kernel.addends()->begin(), kernel.addends()->end(),
+      [position](const fb::PointerAddend* row) { return row->position() == position; });
+}
+
 // Bytes of an element that the copy engine moves; 0 where it has none such.
 uint32_t map_element_bytes(uint8_t dtype) {
   const DTypeRow* row = dtype_row(dtype);
   const bool plain = row != nullptr && row->block_elements == 1 && row->block_bytes <= 8;
   return plain ? row->block_bytes : 0;
+}
+
+bool has_lines_of_range(const fb::TensorMap& map) {
+  const uint32_t rank = map.dims()->size();
+  return rank >= 2 && map.dims()->Get(rank - 1) == kLinesOfRange;
 }
 
 bool good_dims(const fb::TensorMap& map) {
@@ -39,7 +53,8 @@ bool good_dims(const fb::TensorMap& map) {
     return false;
   }
   const auto fits = [](uint64_t value, uint64_t most) { return value >= 1 && value <= most; };
-  return std::all_of(map.dims()->begin(), map.dims()->end(),
+  const uint32_t given = has_lines_of_range(map) ? rank - 1 : rank;
+  return std::all_of(map.dims()->begin(), map.dims()->begin() + given,
                      [&](uint64_t dim) { return fits(dim, kMaxMapDim); }) &&
          std::all_of(map.box()->begin(), map.box()->end(),
                      [&](uint32_t dim) { return fits(dim, kMaxBoxDim); }) &&
@@ -55,10 +70,12 @@ bool good_box(const fb::TensorMap& map) {
   return known && row_bytes % kMapAlignmentBytes == 0 && (swizzle == 0 || row_bytes <= swizzle);
 }
 
-// Bytes from the address to behind the last element; nullopt from 2^48 on.
+// Bytes from the address to behind the last element, of which the range decides to behind that of
+// the first line; nullopt from 2^48 on.
 std::optional<uint64_t> reach_of(const fb::TensorMap& map) {
   uint64_t reach = map.dims()->Get(0) * map_element_bytes(map.dtype());
-  for (uint32_t i = 1; i < map.dims()->size(); ++i) {
+  const uint32_t given = map.dims()->size() - (has_lines_of_range(map) ? 1 : 0);
+  for (uint32_t i = 1; i < given; ++i) {
     uint64_t step = 0;
     if (__builtin_mul_overflow(map.dims()->Get(i) - 1, map.strides()->Get(i - 1), &step) ||
         step >= uint64_t{1} << 48) {
@@ -74,7 +91,8 @@ void verify_map(const PlanParts& parts, uint32_t k, uint32_t m, Faults& faults) 
   const fb::TensorMap& map = *kernel.maps()->Get(m);
   const fb::KernelAccess* access = access_at(kernel, map.position());
   if (access == nullptr || map_element_bytes(map.dtype()) == 0 || !good_dims(map) ||
-      !good_box(map) || access->alignment() < kMapAlignmentBytes) {
+      !good_box(map) || access->alignment() < kMapAlignmentBytes ||
+      !stands_at_begin(kernel, map.position())) {
     return faults.add(VerifyRule::TensorMapForm, kernel_name(parts.plan, k), ", tensor map ", m,
                       " of the pointer at byte ", map.position(),
                       " is none that the copy engine takes");

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory_resource>
 
+#include "runtime/plan/profiles.h"
 #include "runtime/verify/edge_forests.h"
 #include "runtime/verify/range_map.h"
 #include "runtime/verify/reader_tree.h"
@@ -270,7 +271,7 @@ class AccessSweep {
     if (!entry_.is_init) return;
     Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)].regions;
     for (const GeneratedWeights::Weight& weight : parts_.generated.list()) {
-      if ((weight.targets & entry_.entry.targets()) == 0) continue;
+      if ((weight.programs & programs_of(entry_.entry)) == 0) continue;
       const uint64_t bytes = weight.end - weight.begin;
       const uint64_t hole = first_hole(regions, weight.begin, bytes);
       if (hole == bytes) continue;
@@ -341,13 +342,13 @@ void verify_access_order(const PlanParts& parts, const EntryParts& entry, Faults
 
 void verify_inits_exist(const PlanParts& parts, Faults& faults) {
   uint32_t without_init = 0;
-  for (const EntryParts& entry : parts.entries) without_init |= entry.entry.targets();
+  for (const EntryParts& entry : parts.entries) without_init |= programs_of(entry.entry);
   for (const EntryParts& entry : parts.entries) {
-    if (entry.is_init) without_init &= ~entry.entry.targets();
+    if (entry.is_init) without_init &= ~programs_of(entry.entry);
   }
   if (without_init == 0) return;
   for (const GeneratedWeights::Weight& weight : parts.generated.list()) {
-    if ((weight.targets & without_init) == 0 || faults.full()) continue;
+    if ((weight.programs & without_init) == 0 || faults.full()) continue;
     faults.add(VerifyRule::GeneratedCovered, "weight ", generated_name(parts, weight),
                " is generated, but the plan has no init entry to write it");
   }

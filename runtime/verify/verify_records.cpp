@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/free_sizes.h"
+#include "runtime/plan/profiles.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
@@ -85,13 +86,13 @@ bool are_apart(const fb::Entry& a, const fb::Entry& b) {
 // The records of one name, or of init, that are for one range.
 struct RangeGroup {
   const EntryParts* first = nullptr;
-  uint32_t targets = 0;
+  uint32_t programs = 0;  // runtime/plan/profiles.h
 };
 
 class RecordGroups {
  public:
   RecordGroups(const PlanParts& parts, Faults& faults)
-      : claimed_(targets_of(parts.header)), faults_(faults) {}
+      : claimed_(programs_of(parts.header)), faults_(faults) {}
 
   void add(const EntryParts& record) {
     std::vector<RangeGroup>& ranges =
@@ -111,9 +112,9 @@ class RecordGroups {
   void check_complete() {
     for (const auto& [name, ranges] : entries_) {
       for (const RangeGroup& group : ranges) {
-        if (group.targets == claimed_) continue;
+        if (group.programs == claimed_) continue;
         faults_.add(VerifyRule::EntryTargets, group.first->name(), " serves targets ",
-                    group.targets, ", the header claims ", claimed_);
+                    group.programs, ", the header claims ", claimed_);
       }
     }
   }
@@ -129,8 +130,8 @@ class RecordGroups {
   // The first record for each target has every maximum.
   bool is_right_first(const EntryParts& record, const std::vector<RangeGroup>& ranges) {
     uint32_t served = 0;
-    for (const RangeGroup& group : ranges) served |= group.targets;
-    if ((record.entry.targets() & ~served) == 0 ||
+    for (const RangeGroup& group : ranges) served |= group.programs;
+    if ((programs_of(record.entry) & ~served) == 0 ||
         symbols_at_maximum(record.plan, record.entry) == symbols_at_maximum(record.plan))
       return true;
     faults_.add(VerifyRule::RangeShared, record.name(), ", made for ",
@@ -141,13 +142,13 @@ class RecordGroups {
 
   // Its targets are new for these ranges.
   void check_targets(const EntryParts& record, RangeGroup& group) {
-    const uint32_t targets = record.entry.targets();
-    if (targets == 0 || (targets & ~claimed_) != 0 || (targets & group.targets) != 0) {
-      faults_.add(VerifyRule::EntryTargets, record.name(), " has a record for targets ", targets,
+    const uint32_t programs = programs_of(record.entry);
+    if (programs == 0 || (programs & ~claimed_) != 0 || (programs & group.programs) != 0) {
+      faults_.add(VerifyRule::EntryTargets, record.name(), " has a record for targets ", programs,
                   ", the header claims ", claimed_, ", and other records of it serve ",
-                  group.targets);
+                  group.programs);
     }
-    group.targets |= targets;
+    group.programs |= programs;
   }
 
   void check_interface(const EntryParts& record, const RangeGroup& group,

@@ -15,7 +15,7 @@ namespace {
 
 // As graphs may have entries, each for two targets.
 constexpr uint32_t kMaxEntryRecords = 2048;
-constexpr uint32_t kMaxInits = static_cast<uint32_t>(fb::TargetKind::MAX) + 1;
+constexpr uint32_t kMaxInits = static_cast<uint32_t>(fb::TargetKind::MAX) + 1 + kPlanMaxProfiles;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr uint32_t kMaxVariantsPerKernel = kPlanMaxCudaArchitectures + 2;
@@ -413,6 +413,7 @@ void verify_tables(const PlanParts& parts, Faults& faults) {
 
 void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   verify_values(entry, faults);
+  verify_record_profile(parts, entry, faults);
   if (!faults.empty()) return;
   verify_io(entry, faults);
   verify_steps(parts, entry, faults);

@@ -61,7 +61,8 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
                                          .pQueuePriorities = &priority};
   const FeatureChain::Known known{.subgroup_size_control = made->physical.subgroup_size_control,
                                   .cooperative_matrix = made->physical.cooperative_matrix,
-                                  .bfloat16 = made->physical.bfloat16};
+                                  .bfloat16 = made->physical.bfloat16,
+                                  .executables = made->physical.executables};
   FeatureChain supported(known);
   instance_api.vkGetPhysicalDeviceFeatures2(made->physical.handle, supported.head());
   FeatureChain features(known);
@@ -75,6 +76,9 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
   if (made->physical.cooperative_matrix)
     extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
   if (made->physical.bfloat16) extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+  if (made->physical.executables)
+    extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+  if (made->physical.portability_subset) extensions.push_back(kPortabilitySubset);
   const VkDeviceCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
       .pNext = features.head(),
@@ -103,6 +107,7 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
   // These need enabling by the creator of the device, who has not told us.
   physical.subgroup_size_control = false;
   physical.memory_budget = false;
+  physical.executables = false;
   physical.queue_family = adopted.queue_family;
   if (const uint64_t missing = kRequiredFeatures & ~physical.info.features; missing != 0) {
     return unsuitable("the adopted device \"" + physical.info.name + "\" was created without " +

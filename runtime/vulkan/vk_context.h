@@ -84,8 +84,10 @@ struct PhysicalDevice {
   bool memory_budget = false;          // VK_EXT_memory_budget
   bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
   bool bfloat16 = false;               // VK_KHR_shader_bfloat16
-  uint32_t timestamp_valid_bits = 0;   // 0: the queue cannot time
-  double timestamp_nanoseconds = 0;    // per tick
+  bool portability_subset = false;     // VK_KHR_portability_subset, enabled wherever it is
+  bool executables = false;           // VK_KHR_pipeline_executable_properties, enabled where wanted
+  uint32_t timestamp_valid_bits = 0;  // 0: the queue cannot time
+  double timestamp_nanoseconds = 0;   // per tick
 };
 
 // Fills everything of PhysicalDevice; `id` becomes info.id.

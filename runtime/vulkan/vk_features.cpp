@@ -60,7 +60,9 @@ std::string feature_names(uint64_t mask) {
 }
 
 FeatureChain::FeatureChain(Known known)
-    : bfloat16_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR},
+    : executables_{.sType =
+                       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR},
+      bfloat16_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR},
       cooperative_matrix_{.sType =
                               VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR},
       size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
@@ -79,6 +81,10 @@ FeatureChain::FeatureChain(Known known)
   if (known.bfloat16) {
     bfloat16_.pNext = vulkan12_.pNext;
     vulkan12_.pNext = &bfloat16_;
+  }
+  if (known.executables) {
+    executables_.pNext = vulkan12_.pNext;
+    vulkan12_.pNext = &executables_;
   }
 }
 
@@ -103,6 +109,7 @@ void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureC
       supported.vulkan11_.uniformAndStorageBuffer16BitAccess;
   vulkan12_.uniformAndStorageBuffer8BitAccess =
       supported.vulkan12_.uniformAndStorageBuffer8BitAccess;
+  executables_.pipelineExecutableInfo = supported.executables_.pipelineExecutableInfo;
   vulkan12_.shaderSubgroupExtendedTypes = supported.vulkan12_.shaderSubgroupExtendedTypes;
   vulkan12_.vulkanMemoryModelDeviceScope = vulkan12_.vulkanMemoryModel == VK_TRUE
                                                ? supported.vulkan12_.vulkanMemoryModelDeviceScope

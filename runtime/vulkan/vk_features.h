@@ -27,6 +27,7 @@ class FeatureChain {
     bool subgroup_size_control = false;  // that extension, or Vulkan 1.3
     bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
     bool bfloat16 = false;               // VK_KHR_shader_bfloat16
+    bool executables = false;  // VK_KHR_pipeline_executable_properties, where it is wanted
   };
   explicit FeatureChain(Known known);
   FeatureChain(const FeatureChain&) = delete;
@@ -39,10 +40,11 @@ class FeatureChain {
     return size_control_.subgroupSizeControl == VK_TRUE;
   }
   // Sets exactly the features of the mask, subgroup size control where asked, and those companions
-  // (wider uses of the same types and scopes) that `supported` has.
+  // (wider uses of the same types and scopes, statistics of pipelines) that `supported` has.
   void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables_;
   VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_;
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR cooperative_matrix_;
   VkPhysicalDeviceSubgroupSizeControlFeatures size_control_;

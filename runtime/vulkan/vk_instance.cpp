@@ -10,6 +10,8 @@ namespace rlx::vulkan {
 namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+constexpr VkInstanceCreateFlags kListsPortability =
+    VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                           VkDebugUtilsMessageTypeFlagsEXT,
@@ -44,6 +46,21 @@ Status require_validation_layer(const GlobalApi& api) {
   if (found) return {};
   return unsuitable(std::string("validation was asked for, but ") + kValidationLayer +
                     " is not installed; install the package vulkan-validationlayers");
+}
+
+// Whether the loader lists drivers that are not all of Vulkan, as MoltenVK, for who asks for them.
+Status find_portability(const GlobalApi& api, bool& found) {
+  std::vector<VkExtensionProperties> extensions;
+  RLX_RETURN_IF_ERROR(enumerate(
+      "vkEnumerateInstanceExtensionProperties", VkExtensionProperties{},
+      [&](uint32_t* count, VkExtensionProperties* items) {
+        return api.vkEnumerateInstanceExtensionProperties(nullptr, count, items);
+      },
+      extensions));
+  found = std::any_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& known) {
+    return std::strcmp(known.extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0;
+  });
+  return {};
 }
 
 }  // namespace
@@ -85,14 +102,20 @@ Status Instance::start(const VulkanOptions& options) {
                                          .pEngineName = "rlx",
                                          .apiVersion = VK_API_VERSION_1_3};
   const VkDebugUtilsMessengerCreateInfoEXT messenger = messenger_info(&validation_log);
-  const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
-  const VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
-                                     .pNext = options.validation ? &messenger : nullptr,
-                                     .pApplicationInfo = &application,
-                                     .enabledLayerCount = options.validation ? 1u : 0u,
-                                     .ppEnabledLayerNames = &kValidationLayer,
-                                     .enabledExtensionCount = options.validation ? 1u : 0u,
-                                     .ppEnabledExtensionNames = &extension};
+  bool has_portability = false;
+  RLX_RETURN_IF_ERROR(find_portability(global_, has_portability));
+  std::vector<const char*> extensions;
+  if (options.validation) extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+  if (has_portability) extensions.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
+  const VkInstanceCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+      .pNext = options.validation ? &messenger : nullptr,
+      .flags = has_portability ? kListsPortability : 0,
+      .pApplicationInfo = &application,
+      .enabledLayerCount = options.validation ? 1u : 0u,
+      .ppEnabledLayerNames = &kValidationLayer,
+      .enabledExtensionCount = static_cast<uint32_t>(extensions.size()),
+      .ppEnabledExtensionNames = extensions.data()};
   const VkResult result = global_.vkCreateInstance(&info, nullptr, &handle_);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
     return no_device(

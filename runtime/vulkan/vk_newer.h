@@ -6,6 +6,11 @@
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
 
+namespace rlx::vulkan {
+// Its macro stands in a header of extensions that are not final.
+inline constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
+}  // namespace rlx::vulkan
+
 #ifndef VK_KHR_cooperative_matrix
 #define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"
 inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR =

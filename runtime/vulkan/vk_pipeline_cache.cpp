@@ -2,13 +2,17 @@
 // The pipeline cache file: an identity, then the driver's bytes. Whatever does not fit exactly is
 // as good as absent.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "runtime/base/cache_folder.h"
 #include "runtime/base/input_file.h"
 #include "runtime/base/output_file.h"
+#include "runtime/base/text.h"
 #include "runtime/vulkan/vk_pipelines.h"
 
 namespace rlx::vulkan {
@@ -50,6 +54,16 @@ CacheIdentity identity_of(const PhysicalDevice& device, const PlanView& plan) {
 }
 
 }  // namespace
+
+std::optional<std::string> pipeline_cache_file(const std::string& folder,
+                                               const PhysicalDevice& device, const PlanView& plan) {
+  if (make_cache_folder(folder, FolderAccess::OwnerAlone) != FolderOwner::Own) return std::nullopt;
+  const CacheIdentity identity = identity_of(device, plan);
+  std::array<char, sizeof(uint64_t) * 2 + 1> name{};
+  std::snprintf(name.data(), name.size(), "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(&identity, sizeof identity)));
+  return text_of(folder, "/", name.data(), ".pipelines");
+}
 
 std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device,
                                            const PlanView& plan) {

@@ -3,6 +3,7 @@
 #include "runtime/vulkan/vk_pipelines.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
@@ -53,7 +54,73 @@ Status cache_data(Context& context, VkPipelineCache cache, std::vector<std::byte
   return {};
 }
 
+double number_of(const VkPipelineExecutableStatisticKHR& statistic) {
+  switch (statistic.format) {
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+      return statistic.value.b32 == VK_TRUE ? 1 : 0;
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
+      return static_cast<double>(statistic.value.i64);
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
+      return static_cast<double>(statistic.value.u64);
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR:
+      return statistic.value.f64;
+    default:
+      return 0;
+  }
+}
+
+// What the driver tells of a pipeline that was made to tell. A compute pipeline is one executable,
+// or several forms of one, of which the first stands for all.
+Status read_statistics(Context& context, VkPipeline pipeline, PipelineReport& report) {
+  const InstanceApi& api = context.instance->api;
+  if (!context.physical.executables || api.vkGetPipelineExecutablePropertiesKHR == nullptr ||
+      api.vkGetPipelineExecutableStatisticsKHR == nullptr)
+    return {};
+  const VkPipelineInfoKHR whole = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR,
+                                   .pipeline = pipeline};
+  uint32_t executables = 0;
+  RLX_RETURN_IF_ERROR(context.check(
+      api.vkGetPipelineExecutablePropertiesKHR(context.device, &whole, &executables, nullptr),
+      "vkGetPipelineExecutablePropertiesKHR"));
+  if (executables == 0) return {};
+  const VkPipelineExecutableInfoKHR first = {
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
+  std::vector<VkPipelineExecutableStatisticKHR> told;
+  RLX_RETURN_IF_ERROR(enumerate(
+      "vkGetPipelineExecutableStatisticsKHR",
+      VkPipelineExecutableStatisticKHR{.sType =
+                                           VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR},
+      [&](uint32_t* count, VkPipelineExecutableStatisticKHR* items) {
+        return api.vkGetPipelineExecutableStatisticsKHR(context.device, &first, count, items);
+      },
+      told));
+  for (const VkPipelineExecutableStatisticKHR& statistic : told)
+    report.statistics.emplace_back(statistic.name, number_of(statistic));
+  return {};
+}
+
 }  // namespace
+
+Status PipelineSet::check(Context& context, const PlanView& plan, uint32_t jobs,
+                          std::vector<PipelineReport>& reports) {
+  PipelineSet set;
+  const std::vector<uint32_t> used = used_kernels(plan, fb::TargetKind::Vulkan);
+  set.kernels_.resize(plan.index().kernels()->size());
+  RLX_RETURN_IF_ERROR(set.create_layouts(context, plan, used));
+  reports.assign(used.size(), {});
+  RLX_RETURN_IF_ERROR(for_each_index(used.size(), jobs, [&](size_t i) -> Status {
+    PipelineReport& report = reports[i];
+    report.kernel = used[i];
+    OwnedPipeline pipeline;
+    const auto start = std::chrono::steady_clock::now();
+    report.status = set.create_pipeline(context, plan, used[i], VK_NULL_HANDLE, pipeline);
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - start;
+    report.milliseconds = taken.count();
+    return report.status.ok() ? read_statistics(context, pipeline.get(), report) : Status();
+  }));
+  return context.health();
+}
 
 Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOptions& options,
                            PipelineSet& set) {
@@ -65,9 +132,13 @@ Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOpt
 
   OwnedPipelineCache cache;
   bool missed = false;
-  if (!options.pipeline_cache_path.empty()) {
-    const std::vector<std::byte> known =
-        read_pipeline_cache(options.pipeline_cache_path, context.physical, plan);
+  std::string path = options.pipeline_cache_path;
+  if (path.empty() && !options.pipeline_cache_folder.empty()) {
+    path = pipeline_cache_file(options.pipeline_cache_folder, context.physical, plan)
+               .value_or(std::string());
+  }
+  if (!path.empty()) {
+    const std::vector<std::byte> known = read_pipeline_cache(path, context.physical, plan);
     missed = known.empty();
     RLX_RETURN_IF_ERROR(create_cache(context, known, cache));
   }
@@ -75,8 +146,7 @@ Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOpt
   if (missed) {
     std::vector<std::byte> data;
     RLX_RETURN_IF_ERROR(cache_data(context, cache.get(), data));
-    static_cast<void>(
-        write_pipeline_cache(options.pipeline_cache_path, context.physical, plan, data));
+    static_cast<void>(write_pipeline_cache(path, context.physical, plan, data));
   }
   set = std::move(made);
   return {};
@@ -132,7 +202,7 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
       .requiredSubgroupSize = variant->subgroup_size()};
-  const VkComputePipelineCreateInfo info = {
+  VkComputePipelineCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
       .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                 .pNext = require_size ? &size : nullptr,
@@ -140,6 +210,7 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
                 .module = handle,
                 .pName = variant->entry_point()->c_str()},
       .layout = kernels_[kernel].layout};
+  if (context.physical.executables) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   VkPipeline made = VK_NULL_HANDLE;
   RLX_RETURN_IF_ERROR(context.check(
       context.api.vkCreateComputePipelines(context.device, cache, 1, &info, nullptr, &made),

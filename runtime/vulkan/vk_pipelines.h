@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_context.h"
+#include "runtime/vulkan/vulkan_device.h"
 
 namespace rlx::vulkan {
 
@@ -25,6 +27,10 @@ class PipelineSet {
   // so it fails no load.
   static Status create(Context& context, const PlanView& plan, const LoadOptions& options,
                        PipelineSet& set);
+
+  // Makes each kernel's pipeline and lets it go again: what check_vulkan_pipelines tells.
+  static Status check(Context& context, const PlanView& plan, uint32_t jobs,
+                      std::vector<PipelineReport>& reports);
 
   [[nodiscard]] const KernelPipeline& at(uint32_t kernel) const { return kernels_[kernel]; }
 
@@ -44,6 +50,11 @@ class PipelineSet {
   std::vector<OwnedPipeline> owned_;
   std::vector<KernelPipeline> kernels_;  // by kernel index; null where no step uses it
 };
+
+// The file of this plan on this device and driver in a folder of many; nullopt where the folder
+// cannot be used.
+std::optional<std::string> pipeline_cache_file(const std::string& folder,
+                                               const PhysicalDevice& device, const PlanView& plan);
 
 // The driver's data kept at `path` for this plan on this device and driver; empty where there is
 // none that fits.

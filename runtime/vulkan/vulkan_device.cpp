@@ -8,6 +8,7 @@
 #include "runtime/base/text.h"
 #include "runtime/device/device_names.h"
 #include "runtime/vulkan/vk_context.h"
+#include "runtime/vulkan/vk_pipelines.h"
 #include "runtime/vulkan/vk_plan.h"
 #include "runtime/vulkan/vk_preflight.h"
 
@@ -34,7 +35,7 @@ class VulkanDevice final : public Device {
               std::shared_ptr<DevicePlan>& loaded) override {
     return VulkanPlan::load(context_, plan, options, loaded);
   }
-  [[nodiscard]] const Context& context() const { return *context_; }
+  [[nodiscard]] Context& context() const { return *context_; }
 
  private:
   std::shared_ptr<Context> context_;
@@ -92,6 +93,7 @@ Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device
   PhysicalDevice* chosen = nullptr;
   RLX_RETURN_IF_ERROR(find_device(id, "vulkan", devices, chosen));
   chosen->staging_only = options.staging_only;
+  chosen->executables = chosen->executables && options.pipeline_statistics;
   if (options.max_allocation_bytes != 0) {
     chosen->max_allocation_bytes =
         std::min(chosen->max_allocation_bytes, options.max_allocation_bytes);
@@ -127,6 +129,13 @@ Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>
   RLX_RETURN_IF_ERROR(Context::adopt(std::move(instance), std::move(physical), adopted, context));
   device = std::make_shared<VulkanDevice>(std::move(context));
   return {};
+}
+
+Status check_vulkan_pipelines(const Device& device, const PlanView& plan, uint32_t jobs,
+                              std::vector<PipelineReport>& reports) {
+  const auto* ours = dynamic_cast<const vulkan::VulkanDevice*>(&device);
+  if (ours == nullptr) return invalid_argument("pipelines are made on Vulkan devices alone");
+  return vulkan::PipelineSet::check(ours->context(), plan, jobs, reports);
 }
 
 std::vector<std::string> vulkan_validation_messages(const Device& device) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -22,6 +23,8 @@ struct VulkanOptions {
   bool staging_only = false;
   // For tests: no allocation is larger, whatever the driver allows. 0: the driver's limit.
   uint64_t max_allocation_bytes = 0;
+  // Drivers are asked to keep what check_vulkan_pipelines tells of pipelines, where they can.
+  bool pipeline_statistics = false;
   // The loader's file name or path.
   std::string loader = "libvulkan.so.1";
   // Where everything made for the device is counted, itself included: for who wants to know that
@@ -55,6 +58,20 @@ Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device
 
 // The same on a device that the caller owns.
 Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>& device);
+
+// What a driver made of a kernel, or why it made nothing.
+struct PipelineReport {
+  uint32_t kernel = 0;  // of the plan
+  Status status;
+  double milliseconds = 0;  // that it took
+  // A number and what the driver calls it, as "VGPRs"; none where it tells nothing.
+  std::vector<std::pair<std::string, double>> statistics;
+};
+
+// Makes the pipeline of every kernel that the plan's program for Vulkan runs, without weights and
+// sessions, on as many threads (0: one per core). `device` is one of this file's.
+Status check_vulkan_pipelines(const Device& device, const PlanView& plan, uint32_t jobs,
+                              std::vector<PipelineReport>& reports);
 
 // What the validation layer has said on a device opened with VulkanOptions::validation, oldest
 // first.

@@ -257,7 +257,7 @@ def parse_arguments():
 
 def main():
     args = parse_arguments()
-    known = {op["name"] for op in json.loads(output_of([args.build / "bin/rlxc", "ops", "--json"]))}
+    known = {op["name"] for op in json.loads(output_of([args.build / "bin/rlxc", "ops", "--json"]))["operators"]}
     bandwidth = copy_rate(args.repeat) if args.peer == "torch" else None
     if bandwidth:
         print(f"copy bandwidth {bandwidth * 1e-9:.0f} GB/s")

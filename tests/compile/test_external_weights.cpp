@@ -88,7 +88,7 @@ TEST_CASE("weights that are bytes of the model's files can stay there") {
   CHECK(w.kind() == fb::WeightKind::External);
   CHECK(w.file_offset() == 64);
   CHECK(whole->header().minor == kPlanMinorPlain);
-  CHECK(external->header().minor == kPlanMinor);
+  CHECK(external->header().minor == kPlanMinorFree);
 }
 
 }  // namespace rlx::test

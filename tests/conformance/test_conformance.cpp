@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iostream>
 #include <set>
+#include <utility>
 
 #include "compiler/ops/conformance_record.h"
+#include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/op_def.h"
 #include "tests/support/catch.h"
 #include "tests/support/harness.h"
@@ -155,6 +157,19 @@ TEST_CASE("conformance of convolutions by lanes", "[lanes]") {
   const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
   check_family(of_few_elements(conv_cases()), options);
   check_family(of_few_elements(cooperative_conv_cases()), options);
+}
+
+// A case of each operator and type of blocks: LLVM takes half a second for each.
+TEST_CASE("conformance of weights in blocks by lanes", "[lanes]") {
+  std::set<std::pair<std::string, DType>> seen;
+  for (std::vector<Case> cases : {fused_dequant_cases(), weighted_matmul_cases()}) {
+    std::erase_if(cases, [&seen](const Case& test) {
+      if (!test.inputs[1]) return true;
+      const DType w = test.inputs[1]->type.dtype;
+      return !is_block_type(w) || !seen.insert({test.op, w}).second;
+    });
+    check_family(cases, {.target = "vulkan", .device_model = "lavapipe"});
+  }
 }
 
 // What smaller tiles or the library would take.

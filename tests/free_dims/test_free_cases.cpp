@@ -32,6 +32,7 @@ namespace {
 struct Place {
   Device& device;
   std::string target;
+  std::vector<std::string> without = {};  // as --without
 };
 
 // How a case went with one set of its sizes free.
@@ -128,6 +129,7 @@ std::optional<Module> free_module(const Case& test, const std::set<int64_t>& fre
 CompileOptions options_for(const Place& place) {
   CompileOptions options = test_options(2);
   options.targets = {place.target};
+  options.without = place.without;
   return options;
 }
 
@@ -307,9 +309,13 @@ size_t step_of_cases() {
 
 using CheckCase = void (*)(const Place& place, const Case& test, Tally& tally);
 
-void check_family(const std::vector<Case>& cases, CheckCase check, const char* vulkan_target) {
+// vulkan_target: null for cases of CUDA alone.
+void check_family(const std::vector<Case>& cases, CheckCase check, const char* vulkan_target,
+                  const std::vector<std::string>& without = {}) {
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
-    const Place place{*device, device->info().architecture == 0 ? vulkan_target : "cuda"};
+    const bool is_vulkan = device->info().architecture == 0;
+    if (is_vulkan && vulkan_target == nullptr) continue;
+    const Place place{*device, is_vulkan ? vulkan_target : "cuda", without};
     std::map<std::string, Tally> tallies;
     for (size_t i = 0; i < cases.size(); i += step_of_cases()) {
       Tally& tally = tallies[cases[i].op];
@@ -339,6 +345,29 @@ void check_family(const std::vector<Case>& cases, CheckCase check, const char* v
 TEST_CASE("free sizes of products on matrix units", "[matrices]") {
   for (const std::vector<Case>& cases : {matmul_cases(), cooperative_matrix_cases()})
     check_family(cases, check_each_size, "vulkan-nvidia");
+}
+
+// Products of halves in large tiles, whose lines alone are free, where smaller tiles or the library
+// would be taken.
+TEST_CASE("free lines of products in large tiles", "[large_tiles]") {
+  std::vector<Case> cases = matmul_cases();
+  std::erase_if(cases, [](const Case& test) {
+    return !test.name.starts_with("large tiles") && !test.name.starts_with("T39 large tiles");
+  });
+  const CaseTensor x = tensor(DType::bf16, {270, 136});
+  const CaseTensor w = tensor(DType::bf16, {208, 136}).param();
+  cases.push_back({.name = "a gated pair",
+                   .op = "fused_norm_matmul",
+                   .inputs = {x, w, w},
+                   .attributes = R"({"activation": "silu"})",
+                   .tolerance = Tolerance::Sum});
+  cases.push_back({.name = "a residual",
+                   .op = "fused_matmul_bias_act",
+                   .inputs = {x, w, std::nullopt, tensor(DType::bf16, {270, 208})},
+                   .attributes = R"({"trans_w": true})",
+                   .tolerance = Tolerance::Sum});
+  check_family(cases, check_each_size, nullptr,
+               {"matmul_mma", "library", "matvec", "matvec_stream"});
 }
 
 TEST_CASE("free sizes of attention on matrix units", "[attention_matrices]") {

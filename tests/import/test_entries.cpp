@@ -138,6 +138,30 @@ TEST_CASE("an input in blocks has a last dim of whole blocks at every size") {
   CHECK_FALSE(fine.has_errors());
 }
 
+TEST_CASE("weights in blocks have neither free lines nor a free depth") {
+  const TemporaryFolder folder;
+  for (const char* shapes :
+       {R"([4, "s"]|[64, "s"])", R"([4, 64]|["s", 64])", R"([4, "s"]|[64, 64])"}) {
+    const std::string both = shapes;
+    const std::string x = both.substr(0, both.find('|'));
+    const std::string w = both.substr(both.find('|') + 1);
+    const std::string path = folder.write(
+        "blocks.json",
+        R"({"rlx_graph": 1, "symbols": [{"name": "s", "min": 32, "max": 256, "multiple_of": 32}],
+  "inputs": [{"name": "x", "dtype": "f32", "shape": )" +
+            x + R"(}, {"name": "w", "dtype": "q4_0", "shape": )" + w +
+            R"(}], "outputs": ["y"], "nodes": [{"name": "up", "op": "dequant_matmul",
+  "inputs": ["x", "w"], "outputs": ["y"], "attributes": {"scheme": "q4_0"}}]})");
+    Diagnostics diagnostics;
+    CHECK_FALSE(load_module(path, {.free_dims = {{"s", {32, 256, 32}}}}, diagnostics).has_value());
+    INFO(diagnostics.text());
+    REQUIRE(diagnostics.all().size() == 1);
+    CHECK(diagnostics.all()[0].node == "up");
+    CHECK(diagnostics.all()[0].message == "the size s is free, and its shape needs a number");
+    CHECK(diagnostics.all()[0].hint.find("--dim NAME=N") != std::string::npos);
+  }
+}
+
 TEST_CASE("a param of a free size is refused by name") {
   const TemporaryFolder folder;
   Diagnostics diagnostics;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products with decoded weights go to which kernel, in what teams and tiles.
+#include "compiler/dispatch/device_profile.h"
 #include "compiler/ops/weighted/weighted_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
@@ -97,6 +98,22 @@ TEST_CASE("groups_that_hold_x_fill_waves") {
   CHECK_FALSE(teams(14336, 4096 + 256, 1, few).held);
   CHECK_FALSE(teams(14336, 32768, 1, few).held);
   CHECK_FALSE(teams(14336, 0, 1, few).held);
+}
+
+TEST_CASE("a_cpu_has_lines_for_each_lane_and_occupies_every_core") {
+  DeviceModel cpu;
+  for (const DeviceProfile& profile : built_in_profiles()) {
+    if (profile.name == "lavapipe") cpu = profile.column("vulkan")->model;
+  }
+  const auto own = [&](int64_t m, int64_t n, bool gated = false) {
+    return choose_own_lines({.m = m, .n = n, .k = 576, .bits = 5, .gated = gated}, cpu);
+  };
+  CHECK(own(1, 3072).lines == 4);
+  CHECK(own(1, 3072).blocks == 96);
+  CHECK(own(37, 3072).vectors == 8);
+  CHECK(own(37, 3072).lines == 4);
+  CHECK(own(1, 32).lines == 1);
+  CHECK(own(1, 32, true).lines == 2);
 }
 
 TEST_CASE("few_rows_take_small_tiles") {

@@ -4,6 +4,7 @@
 
 #include "compiler/ops/product/matmul_library.h"
 #include "compiler/ops/product/matmul_wgmma.h"
+#include "schema/tensor_map.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -75,6 +76,27 @@ TEST_CASE("maps_reach_over_just_what_is_read") {
   CHECK(kernel->maps[0].dims == std::vector<uint64_t>{104, 200});
   CHECK(kernel->maps[2].dims == std::vector<uint64_t>{104, 136});
   CHECK(kernel->maps[3].dims == std::vector<uint64_t>{136, 200});
+}
+
+TEST_CASE("maps_of_free_lines_have_as_many_as_the_range") {
+  OneNode node = product(DType::f16, 4096, 3072, 768);
+  node.without = {"matmul_mma", "library"};
+  node.inputs[0]->shape[0] = Dim::of({.index = 0, .name = "rows", .minimum = 1, .maximum = 4096});
+  const Program program = lower(node);
+  const Specialization* kernel = wgmma_of(program);
+  REQUIRE(kernel != nullptr);
+  CHECK(kernel->defines.at("RLX_M") == "RLX_FREE_SIZE(0)");
+  REQUIRE(kernel->maps.size() == 3);
+  CHECK(kernel->maps[0].dims == std::vector<uint64_t>{768, kLinesOfRange});
+  CHECK(kernel->maps[1].dims == std::vector<uint64_t>{768, 3072});
+  CHECK(kernel->maps[2].dims == std::vector<uint64_t>{3072, kLinesOfRange});
+  CHECK(program.steps[0].grid.x.range().least >= 2);
+}
+
+TEST_CASE("lines_that_may_be_none_are_for_other_kernels") {
+  OneNode node = product(DType::f16, 4096, 3072, 768);
+  node.inputs[0]->shape[0] = Dim::of({.index = 0, .name = "rows", .minimum = 0, .maximum = 4096});
+  CHECK(wgmma_of(lower(node)) == nullptr);
 }
 
 TEST_CASE("a_large_plain_product_has_it_or_keeps_it_as_the_alternative") {

@@ -5,20 +5,19 @@
     radv_test.py BIN [--families NAVI21,VEGA10] [--operators conv softmax ...] [--plans FOLDER] [--table]
 
 Mesa's radv makes pipelines without a GPU where RADV_FORCE_FAMILY names one. Every kernel must compile, and none may spill registers to
-memory. BIN holds rlx_soak_plans and rlx_check_pipelines; --operators takes families of operators instead of all; --plans takes a folder of
+memory. BIN holds rlx_soak_plans and rlxc; --operators takes families of operators instead of all; --plans takes a folder of
 plans that is there; --table prints for each kernel and family of GPUs the pipelines, the most registers and shared memory, and the fewest
 subgroups per SIMD.
 """
 import argparse
 import collections
+import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
-STATISTIC = re.compile(r"^(VGPRs|Spilled VGPRs|Spilled SGPRs|Scratch size|LDS size|Subgroups per SIMD): (\d+)$")
 DRIVERS = pathlib.Path("/usr/share/vulkan/icd.d")
 
 
@@ -26,48 +25,34 @@ class Refused(Exception):
     pass
 
 
-def statistics(text):
-    """(kernel, {name: number}) for every pipeline, from what rlx_check_pipelines and the driver printed."""
-    waiting, found = collections.deque(), []
-    for line in text.splitlines():
-        if line.startswith("kernel "):
-            waiting.append(line.removeprefix("kernel "))
-        elif line == "*** SHADER STATS ***":
-            if not waiting:
-                raise Refused("the driver told of more pipelines than were made")
-            found.append((waiting.popleft(), {}))
-        elif (number := STATISTIC.match(line)) and found:
-            found[-1][1][number[1]] = int(number[2])
-    if waiting:
-        raise Refused(f"the driver told nothing of {len(waiting)} pipelines, the first: {waiting[0]}")
-    return found
-
-
 def compiled(program, plans, family, driver):
-    environment = dict(os.environ, VK_DRIVER_FILES=str(driver), VK_ICD_FILENAMES=str(driver), RADV_FORCE_FAMILY=family,
-                       RADV_DEBUG="shaderstats,nocache")
-    done = subprocess.run([program, *plans], env=environment, stderr=subprocess.PIPE, text=True, errors="replace")
-    if f"RADV {family}" not in done.stderr:
-        raise Refused(f"no device of family {family}: {done.stderr[:300]}")
-    told = [line for line in done.stderr.splitlines() if line.startswith(("FAILED ", "skipped "))]
-    if done.returncode != 0:
-        raise Refused(f"{family}: exit code {done.returncode}: " + "; ".join(told[:3]))
-    return statistics(done.stderr), [line for line in told if line.startswith("skipped ")]
-
-
-def name_of(kernel):
-    found = re.search(r'"([a-z0-9_]+)"', kernel)
-    return found[1] if found else kernel
+    """(kernel, {name: number}) for every pipeline, and what was not checked, as `rlxc check` tells it."""
+    environment = dict(os.environ, RADV_DEBUG="nocache")
+    done = subprocess.run([program, "check", *plans, "--driver", str(driver), "--gpu", family, "--json"], env=environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    if not done.stdout.startswith("{"):
+        raise Refused(f"{family}: exit code {done.returncode}: {done.stderr[:300]}")
+    found, skipped = [], []
+    for checked in json.loads(done.stdout)["programs"]:
+        if "not_checked" in checked:
+            skipped.append(f"{checked['plan']}: {checked['not_checked']}")
+        for pipeline in checked["pipelines"]:
+            if "refused" in pipeline:
+                raise Refused(f"{family}: {pipeline['kernel']} ({pipeline['specialization']}): {pipeline['refused']}")
+            if not pipeline.get("statistics"):
+                raise Refused(f"{family}: the driver told nothing of {pipeline['kernel']} ({pipeline['specialization']})")
+            found.append((f"{pipeline['kernel']} ({pipeline['specialization']})", pipeline["statistics"]))
+    return found, skipped
 
 
 def print_table(family, pipelines):
     rows = collections.defaultdict(list)
     for kernel, numbers in pipelines:
-        rows[name_of(kernel)].append(numbers)
+        rows[kernel.split(" ")[0]].append(numbers)
     print(f"| {family} | pipelines | VGPRs | spilled | LDS | fewest subgroups per SIMD |\n|---|---|---|---|---|---|")
     for name, all_numbers in sorted(rows.items()):
-        most = lambda key: max(numbers.get(key, 0) for numbers in all_numbers)
-        fewest = min(numbers.get("Subgroups per SIMD", 0) for numbers in all_numbers)
+        most = lambda key: int(max(numbers.get(key, 0) for numbers in all_numbers))
+        fewest = int(min(numbers.get("Subgroups per SIMD", 0) for numbers in all_numbers))
         print(f"| {name} | {len(all_numbers)} | {most('VGPRs')} | {most('Spilled VGPRs')} | {most('LDS size')} | {fewest} |")
 
 
@@ -75,7 +60,7 @@ def check(arguments, folder, driver):
     plans = sorted(map(str, folder.glob("*.plan")))
     good = True
     for family in arguments.families.split(","):
-        pipelines, skipped = compiled(arguments.bin / "rlx_check_pipelines", plans, family, driver)
+        pipelines, skipped = compiled(arguments.bin / "rlxc", plans, family, driver)
         spilling = [kernel for kernel, numbers in pipelines if numbers.get("Spilled VGPRs", 0) > 0]
         print(f"{family}: {len(pipelines)} pipelines of {len(plans)} plans, {len(spilling)} spill registers, {len(skipped)} plans skipped")
         for line in (spilling + skipped)[:5]:

@@ -85,7 +85,7 @@ TEST_CASE("a dim with several ranges becomes a program for each") {
       "several ranges"));
 }
 
-TEST_CASE("a dim's range is cut at every half of its largest value") {
+TEST_CASE("a dim's range is cut at a part of its largest value, and at that of this") {
   const Workplace place;
   std::string text = small_model();
   text.replace(text.find("\"max\": 8"), 8, "\"max\": 99");
@@ -104,6 +104,15 @@ TEST_CASE("a dim's range is cut at every half of its largest value") {
   CHECK(contains(ranges_of("1:96/4"), "batch 25 to 96: "));
   CHECK(contains(ranges_of("1:3/2"), "batch 1: "));
   CHECK_FALSE(contains(ranges_of("5:8/2"), ", batch"));
+  const std::string parts = ranges_of("20:32/1.25");
+  for (const char* range : {"batch 26 to 32: ", "batch 21 to 25: ", "batch 20: "})
+    CHECK(contains(parts, range));
+  for (const char* factor : {"1", "1.09", "0", "1.", ".5", "1.234", "-2", "2x", "2.x", ""}) {
+    const ToolResult refused =
+        expect(1, place,
+               {model, "-o", place.path("m.plan"), "--dim", std::string("batch=1:32/") + factor});
+    CHECK(contains(refused.errors, "NAME=MIN:MAX/FACTOR"));
+  }
 }
 
 TEST_CASE("a model compiles to a plan that verifies; one line says what came of it") {
@@ -230,8 +239,8 @@ TEST_CASE("wrong use is told what is right") {
   expect(1, place, compile_arguments(place, {"--precision", "f8"}));
   std::vector<std::string> other_target = compile_arguments(place);
   other_target[4] = "metal";
-  CHECK(
-      contains(expect(1, place, other_target).errors, "targets are: vulkan, vulkan-nvidia, cuda"));
+  CHECK(contains(expect(1, place, other_target).errors,
+                 "targets are: vulkan, vulkan-nvidia, vulkan-cpu, cuda"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors,
                  "fuse-elementwise"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans that break the rules of library products and alternatives.
+#include "schema/tensor_map.h"
 #include "tests/runtime/verify_fixture.h"
 
 namespace rlx::test {
@@ -186,7 +187,28 @@ std::vector<Fixture> map_fixtures() {
       map_fixture(Rule::TensorMapForm, "of no pointer", [](Map& m) { m.position = 8; }),
       map_fixture(Rule::TensorMapForm, "of blocks", [](Map& m) { m.dtype = 14; }),
       map_fixture(Rule::TensorMapForm, "of rank 0", [](Map& m) { m.dims = {}; }),
-      map_fixture(Rule::TensorMapForm, "a dim of 0", [](Map& m) { m.dims[1] = 0; }),
+      map_fixture(Rule::TensorMapForm, "a dim of 0", [](Map& m) { m.dims[0] = 0; }),
+      map_fixture(Rule::TensorMapForm, "lines of the range, and no other dim",
+                  [](Map& m) {
+                    m.dims = {kLinesOfRange};
+                    m.strides = {};
+                    m.box = {64};
+                  }),
+      {.rule = Rule::TensorMapForm,
+       .what = "behind the begin of its range",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.kernels[0].addends = {{0, 16}};
+           },
+       .base = map_plan},
+      {.rule = Rule::TensorMapReach,
+       .what = "lines of a range that may hold less than one",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.kernels[0].maps[0].dims[1] = kLinesOfRange;
+             spec.kernels[0].accesses[0].min_bytes = 143;
+           },
+       .base = map_plan},
       map_fixture(Rule::TensorMapForm, "a box of 257", [](Map& m) { m.box[1] = 257; }),
       map_fixture(Rule::TensorMapForm, "a box without a dim", [](Map& m) { m.box = {64}; }),
       map_fixture(Rule::TensorMapForm, "a stride of 24", [](Map& m) { m.strides[0] = 24; }),

@@ -9,6 +9,7 @@
 
 #include "runtime/verify/verify.h"
 #include "schema/spirv_capabilities.h"
+#include "schema/tensor_map.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
@@ -585,9 +586,10 @@ std::vector<Fixture> limit_and_code_fixtures() {
 
 std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
-  for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
-                    param_fixtures(), limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(),
-                    index_error_fixtures(), contract_fixtures(), free_fixtures()}) {
+  for (auto list :
+       {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
+        limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(), index_error_fixtures(),
+        contract_fixtures(), free_fixtures(), profile_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -604,6 +606,11 @@ TEST_CASE("valid_plans_have_no_fault") {
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
+  PlanSpec lines_of_range = map_plan();
+  lines_of_range.kernels[0].maps[0].dims[1] = kLinesOfRange;
+  lines_of_range.kernels[0].accesses[0].min_bytes = 144;  // one line
+  for (const VerifyFault& fault : verify_plan(serialise(lines_of_range), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(map_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(three_words_plan()), {.max_faults = 10}))
@@ -614,6 +621,8 @@ TEST_CASE("valid_plans_have_no_fault") {
     for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
       FAIL_CHECK(fault.message);
   }
+  for (const VerifyFault& fault : verify_plan(serialise(profiled_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);
   for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10}))

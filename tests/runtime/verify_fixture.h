@@ -36,6 +36,8 @@ std::vector<Fixture> index_error_fixtures();
 std::vector<Fixture> contract_fixtures();
 // Of rule group 14.
 std::vector<Fixture> free_fixtures();
+// Of rule group 15.
+std::vector<Fixture> profile_fixtures();
 // Plans that are right with every free symbol at its maximum, and not at these values.
 struct BindingFixture {
   Fixture fixture;

@@ -78,7 +78,7 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
       &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves), entry.arena_bytes,
       entry.arena_lower_bound, &gemms, &alternatives, entry.sizes.empty() ? nullptr : &entry.sizes,
       entry.patches.empty() ? nullptr : &entry.patches,
-      entry.ranges.empty() ? nullptr : &entry.ranges);
+      entry.ranges.empty() ? nullptr : &entry.ranges, optional_index(entry.profile));
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -194,6 +194,7 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   for (const SpecEntry& entry : spec.entries) entries.push_back(write_entry(builder, spec, entry));
   std::vector<Offset<fb::Entry>> inits;
   if (spec.init.has_value()) inits.push_back(write_entry(builder, spec, *spec.init));
+  for (const SpecEntry& init : spec.more_inits) inits.push_back(write_entry(builder, spec, init));
   fb::FinishPlanBuffer(
       builder, fb::CreatePlanDirect(builder, spec.name.c_str(), "fixture 1", "f32", &symbols,
                                     &weights, &states, &kernels, &entries, &inits,
@@ -217,6 +218,7 @@ std::vector<std::byte> write_debug(const PlanSpec& spec) {
   };
   for (const SpecEntry& entry : spec.entries) add_notes(entry);
   if (spec.init.has_value()) add_notes(*spec.init);
+  for (const SpecEntry& init : spec.more_inits) add_notes(init);
   std::vector<Offset<fb::Offer>> offers;
   for (const SpecOffer& offer : spec.offers) {
     offers.push_back(fb::CreateOfferDirect(
@@ -390,6 +392,26 @@ PlanSpec keeping_plan() {
   return spec;
 }
 
+PlanSpec profiled_plan() {
+  PlanSpec spec = small_plan();
+  for (const auto& [name, type] :
+       {std::pair{"vulkan", DeviceType::Any}, std::pair{"vulkan-cpu", DeviceType::Processor}}) {
+    PlanProfile& profile = spec.profiles.emplace_back(
+        PlanProfile{.name = {},
+                    .target = static_cast<uint32_t>(fb::TargetKind::Vulkan),
+                    .device_type = static_cast<uint32_t>(type),
+                    .vulkan = spec.vulkan});
+    std::strncpy(profile.name, name, sizeof profile.name - 1);
+  }
+  spec.more_inits = {*spec.init};
+  const std::vector<SpecEntry> first = spec.entries;
+  spec.entries.insert(spec.entries.end(), first.begin(), first.end());
+  for (size_t e = 0; e < spec.entries.size(); ++e) spec.entries[e].profile = e / first.size();
+  spec.init->profile = 0;
+  spec.more_inits[0].profile = 1;
+  return spec;
+}
+
 PlanSpec gemm_plan() {
   constexpr uint8_t kF16 = 1;
   constexpr uint8_t kU8 = 5;
@@ -506,7 +528,11 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   header.major = kPlanMajor;
   const bool is_free = std::ranges::any_of(
       spec.entries, [](const SpecEntry& entry) { return !entry.patches.empty(); });
-  header.minor = is_free ? kPlanMinor : kPlanMinorPlain;
+  header.minor = !spec.profiles.empty() ? kPlanMinorProfiles
+                 : is_free              ? kPlanMinorFree
+                                        : kPlanMinorPlain;
+  header.profile_count = static_cast<uint32_t>(spec.profiles.size());
+  std::ranges::copy(spec.profiles, header.profiles);
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = spec.weights_bytes;
   header.state_bytes = spec.state_bytes;

@@ -145,6 +145,7 @@ struct SpecEntry {
   std::vector<fb::SizeTerm> sizes = {};
   std::vector<fb::Patch> patches = {};
   std::vector<fb::SymbolRange> ranges = {};
+  std::optional<uint32_t> profile = std::nullopt;
 };
 
 struct SpecOffer {
@@ -165,6 +166,7 @@ struct PlanSpec {
   std::vector<SpecKernel> kernels;
   std::vector<SpecEntry> entries;
   std::optional<SpecEntry> init;
+  std::vector<SpecEntry> more_inits;  // behind it
   std::vector<std::byte> params;
   std::vector<std::byte> weight_bytes;  // the weights section
   std::vector<std::byte> text;          // the text section; none where it is empty
@@ -177,6 +179,7 @@ struct PlanSpec {
   uint32_t choice = 0;            // of every step, where there are offers
   PlanVulkanTarget vulkan{};
   PlanCudaTarget cuda{};
+  std::vector<PlanProfile> profiles;
   std::function<void(PlanHeader&)> edit_header;  // last word before the checksums
 };
 
@@ -186,6 +189,10 @@ struct PlanSpec {
 PlanSpec small_plan();
 // The same, but "echo" gives what the state held and keeps x.
 PlanSpec keeping_plan();
+
+// small_plan() with two programs for Vulkan, equal but for their names: "vulkan", and "vulkan-cpu",
+// made for processors.
+PlanSpec profiled_plan();
 
 // A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] ->
 // y f32[64].

@@ -11,6 +11,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/plan/free_sizes.h"
+#include "runtime/plan/profiles.h"
 #include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/views.h"
@@ -62,18 +63,22 @@ std::string yes_or_no(bool yes) {
   return yes ? "yes" : "no";
 }
 
+void add_vulkan(const std::string& name, const PlanVulkanTarget& target, FactList& facts) {
+  std::string text = "API version " + std::to_string(target.api_version) + ", workgroups of " +
+                     std::to_string(target.max_workgroup_invocations) + ", shared memory of " +
+                     byte_count(target.max_shared_bytes) + ", params of " +
+                     byte_count(target.max_params_bytes) + ", grids of " +
+                     extent_text(target.max_grid);
+  for (const std::string_view feature : feature_names(target.features))
+    text += ", " + std::string(feature);
+  facts.add("target " + name, text);
+}
+
 void add_targets(const PlanHeader& header, FactList& facts) {
-  if (header.vulkan.present != 0) {
-    const PlanVulkanTarget& target = header.vulkan;
-    std::string text = "API version " + std::to_string(target.api_version) + ", workgroups of " +
-                       std::to_string(target.max_workgroup_invocations) + ", shared memory of " +
-                       byte_count(target.max_shared_bytes) + ", params of " +
-                       byte_count(target.max_params_bytes) + ", grids of " +
-                       extent_text(target.max_grid);
-    for (const std::string_view feature : feature_names(target.features))
-      text += ", " + std::string(feature);
-    facts.add("target vulkan", text);
-  }
+  if (header.vulkan.present != 0) add_vulkan("vulkan", header.vulkan, facts);
+  for (uint32_t i = 0; i < header.profile_count; ++i)
+    add_vulkan("vulkan program " + std::string(profile_name(header.profiles[i])),
+               header.profiles[i].vulkan, facts);
   if (header.cuda.present != 0) {
     std::string text = "driver " + std::to_string(header.cuda.minimum_driver);
     for (uint32_t i = 0; i < header.cuda.architecture_count; ++i)

@@ -8,6 +8,7 @@
 #include "runtime/base/text.h"
 #include "runtime/plan/free_sizes.h"
 #include "runtime/plan/gemm_text.h"
+#include "runtime/plan/profiles.h"
 #include "runtime/plan/target_row.h"
 #include "schema/rounding.h"
 #include "tools/inspect/format.h"
@@ -141,8 +142,11 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
   return facts;
 }
 
-// "vulkan, cuda"
-std::string target_names(uint32_t targets) {
+// "vulkan, cuda"; of a record that is a profile's, its name.
+std::string target_names(const PlanView& plan, const fb::Entry& entry) {
+  const uint32_t targets = entry.targets();
+  if (const auto profile = entry.profile())
+    return std::string(profile_name(plan.header().profiles[*profile]));
   std::string names;
   for (const TargetRow& target : target_rows()) {
     if ((targets & target.mask()) == 0) continue;
@@ -153,7 +157,7 @@ std::string target_names(uint32_t targets) {
 
 EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) {
   EntryFacts facts{.name = std::string(PlanView::text(entry.name())),
-                   .targets = target_names(entry.targets()),
+                   .targets = target_names(plan, entry),
                    .ranges = ranges_text(plan.index(), entry),
                    .is_init = is_init,
                    .wave_count = entry.wave_count(),
@@ -195,6 +199,10 @@ std::vector<EntryFacts> entry_facts(const PlanView& plan) {
     all.push_back(facts_of(plan, *record, is_init));
   }
   return all;
+}
+
+std::string_view made_for(const PlanProfile& profile) {
+  return profile.device_type == static_cast<uint32_t>(DeviceType::Processor) ? "processors" : "";
 }
 
 std::string_view segment_name(fb::Segment segment) {

@@ -173,5 +173,7 @@ std::string_view segment_name(fb::Segment segment);
 std::string section_name(uint32_t kind);
 // Names of the features in a mask, in the order of features.def.
 std::vector<std::string_view> feature_names(uint64_t mask);
+// "processors" of a profile that is made for them, else "".
+std::string_view made_for(const PlanProfile& profile);
 
 }  // namespace rlx::inspect

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The views as JSON. Sizes and offsets are bytes.
+#include "runtime/plan/profiles.h"
 #include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/inspect.h"
@@ -103,14 +104,22 @@ Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {
   return json;
 }
 
+Json vulkan_json(const PlanVulkanTarget& target) {
+  return {{"api_version", target.api_version},
+          {"features", feature_names(target.features)},
+          {"max_workgroup_invocations", target.max_workgroup_invocations},
+          {"max_shared_bytes", target.max_shared_bytes},
+          {"max_grid", extent_json(target.max_grid)}};
+}
+
 Json targets_json(const PlanHeader& header) {
   Json json = Json::object();
-  if (header.vulkan.present != 0) {
-    json["vulkan"] = {{"api_version", header.vulkan.api_version},
-                      {"features", feature_names(header.vulkan.features)},
-                      {"max_workgroup_invocations", header.vulkan.max_workgroup_invocations},
-                      {"max_shared_bytes", header.vulkan.max_shared_bytes},
-                      {"max_grid", extent_json(header.vulkan.max_grid)}};
+  if (header.vulkan.present != 0) json["vulkan"] = vulkan_json(header.vulkan);
+  for (uint32_t i = 0; i < header.profile_count; ++i) {
+    const PlanProfile& profile = header.profiles[i];
+    Json told = vulkan_json(profile.vulkan);
+    if (!made_for(profile).empty()) told["made_for"] = made_for(profile);
+    json["vulkan"]["programs"][utf8_text(profile_name(profile))] = std::move(told);
   }
   if (header.cuda.present != 0) {
     Json architectures = Json::array();

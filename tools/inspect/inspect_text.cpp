@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text views: summary, steps, sizes and why.
+#include "runtime/plan/profiles.h"
+#include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/views.h"
@@ -16,8 +18,8 @@ std::string list_of(const std::vector<uint32_t>& numbers) {
   return text;
 }
 
-std::string vulkan_text(const PlanVulkanTarget& target) {
-  std::string text = "vulkan " + std::to_string(target.api_version >> 22 & 0x7F) + "." +
+std::string vulkan_text(const std::string& name, const PlanVulkanTarget& target) {
+  std::string text = name + " " + std::to_string(target.api_version >> 22 & 0x7F) + "." +
                      std::to_string(target.api_version >> 12 & 0x3FF);
   for (const std::string_view feature : feature_names(target.features))
     text += " " + std::string(feature);
@@ -25,6 +27,21 @@ std::string vulkan_text(const PlanVulkanTarget& target) {
          " invocations and " + grouped(target.max_shared_bytes) + " shared bytes, grid up to " +
          std::to_string(target.max_grid[0]) + "x" + std::to_string(target.max_grid[1]) + "x" +
          std::to_string(target.max_grid[2]);
+}
+
+// One line for each program.
+std::string vulkan_targets_text(const PlanHeader& header) {
+  const std::vector<uint32_t> profiles = profiles_of(header, fb::TargetKind::Vulkan);
+  if (profiles.empty()) return "target " + vulkan_text("vulkan", header.vulkan) + "\n";
+  std::string text;
+  for (const uint32_t number : profiles) {
+    const PlanProfile& profile = header.profiles[number];
+    const std::string_view for_whom = made_for(profile);
+    const std::string name = plain_text(profile_name(profile)) + ":";
+    text += "target " + vulkan_text(name + " vulkan", profile.vulkan) +
+            (for_whom.empty() ? "" : "; made for " + std::string(for_whom)) + "\n";
+  }
+  return text;
 }
 
 std::string cuda_text(const PlanCudaTarget& target) {
@@ -159,7 +176,7 @@ std::string summary_text(const PlanView& plan) {
                      plain_text(PlanView::text(plan.index().producer())) + "\n";
   const std::string_view precision = PlanView::text(plan.index().precision());
   if (!precision.empty()) text += "precision " + plain_text(precision) + "\n";
-  if (header.vulkan.present != 0) text += "target " + vulkan_text(header.vulkan) + "\n";
+  if (header.vulkan.present != 0) text += vulkan_targets_text(header);
   if (header.cuda.present != 0) text += "target " + cuda_text(header.cuda) + "\n";
   text += "file " + byte_count(header.file_bytes) + ": " +
           count_text(plan.index().weights()->size(), "weight") + ", " +

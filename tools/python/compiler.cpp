@@ -16,6 +16,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/support/check.h"
+#include "tools/program/cache_folder.h"
 #include "tools/python/onnx_ports.h"
 #include "tools/request/request.h"
 
@@ -78,7 +79,7 @@ ImportOptions import_options(const nb::dict& request) {
 void take_cache(const nb::dict& request, CompileOptions& options) {
   const nb::object cache = request["cache"];
   if (nb::isinstance<nb::bool_>(cache)) {
-    if (nb::cast<bool>(cache)) options.cache_dir = default_cache_folder();
+    if (nb::cast<bool>(cache)) options.cache_dir = tool::default_cache_folder();
     return;
   }
   options.cache_dir = nb::cast<std::string>(cache);

@@ -89,14 +89,6 @@ DType cache_type(Precision precision) {
 
 }  // namespace
 
-std::string default_cache_folder() {
-  const char* cache_home = std::getenv("XDG_CACHE_HOME");
-  if (cache_home != nullptr && *cache_home == '/') return std::string(cache_home) + "/rlx";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/rlx";
-  return {};
-}
-
 std::string architecture_names(bool only_default) {
   std::string names;
   for (const CudaArchitecture& architecture : all_cuda_architectures()) {

@@ -25,9 +25,6 @@ struct CompileRequest {
   CompileOptions options;                  // load_request sets precision and architectures
 };
 
-// $XDG_CACHE_HOME/rlx or ~/.cache/rlx; empty where neither is known.
-std::string default_cache_folder();
-
 // Names of CUDA's architectures with commas between: all, or those that are taken unless others
 // are asked for.
 std::string architecture_names(bool only_default);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/program/cache_folder.h"
 #include "tools/request/request.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/extension_cases.h"
@@ -46,7 +47,7 @@ int check_extension(const CheckExtensionArguments& arguments) {
   if (!cases) return report(diagnostics);
   CompileOptions options;
   options.targets = {arguments.device.substr(0, arguments.device.find(':'))};
-  options.cache_dir = default_cache_folder();
+  options.cache_dir = tool::default_cache_folder();
   size_t good = 0;
   for (const ExtensionCase& test : *cases) good += check_case(test, arguments, options) ? 1 : 0;
   std::printf("%s: %zu ops, %zu of %zu cases good\n", arguments.folder.c_str(), family->ops.size(),

@@ -17,6 +17,7 @@ inline constexpr int kExitOk = static_cast<int>(tool::ExitCode::Ok);
 inline constexpr int kExitUsage = static_cast<int>(tool::ExitCode::Usage);
 inline constexpr int kExitInputRefused = static_cast<int>(tool::ExitCode::InputRefused);
 inline constexpr int kExitDeviceUnsuitable = static_cast<int>(tool::ExitCode::DeviceUnsuitable);
+inline constexpr int kExitMismatch = static_cast<int>(tool::ExitCode::Mismatch);
 inline constexpr int kExitResources = static_cast<int>(tool::ExitCode::Resources);
 inline constexpr int kExitInternal = static_cast<int>(tool::ExitCode::Internal);
 
@@ -25,6 +26,7 @@ using Action = std::function<int()>;
 
 // `rlxc MODEL -o PLAN`, which has no name of its own.
 void add_compile_command(CLI::App& app, Action& action);
+void add_check_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);

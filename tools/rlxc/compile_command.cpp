@@ -14,6 +14,7 @@
 #include "compiler/import/model_files.h"
 #include "tools/describe/choice.h"
 #include "tools/embed/embed.h"
+#include "tools/program/cache_folder.h"
 #include "tools/program/terminal.h"
 #include "tools/request/request.h"
 #include "tools/rlxc/commands.h"
@@ -96,7 +97,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.optimisation = arguments.optimisation;
   options.jobs = arguments.jobs;
   if (!arguments.no_cache) {
-    options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
+    options.cache_dir = arguments.cache.empty() ? tool::default_cache_folder() : arguments.cache;
     options.trust_cache = !arguments.cache.empty();
   }
   options.kernels_dir = arguments.kernels;

@@ -21,6 +21,7 @@ struct Example {
 constexpr Example kExamples[] = {
     {"", "rlxc model.onnx -o model.plan --target vulkan,cuda --dim batch=1:32"},
     {"bench-arena", "rlxc bench-arena model.json --dim batch=8"},
+    {"check", "rlxc check model.plan --driver radeon_icd.json --gpu NAVI21"},
     {"check-extension", "rlxc check-extension examples/extension"},
     {"convert", "rlxc convert model.onnx model.rlxg"},
     {"device-models", "rlxc device-models h200"},
@@ -54,6 +55,7 @@ int run_rlxc(int argc, char** argv) {
   app.require_subcommand(0, 1);
   Action action;
   add_compile_command(app, action);
+  add_check_command(app, action);
   add_convert_command(app, action);
   add_inspect_command(app, action);
   add_verify_command(app, action);

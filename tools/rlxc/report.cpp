@@ -107,14 +107,17 @@ std::optional<SymbolRange> parse_range(const std::string& text) {
   return SymbolRange{.minimum = numbers[0], .maximum = numbers[1], .multiple_of = numbers[2]};
 }
 
-// The range in parts: cut at the FACTOR-th part of its largest value, at that of this, and so on.
-std::vector<SymbolRange> cut(SymbolRange range, int64_t factor) {
+// The range in parts: cut at its largest value over FACTOR, at this over FACTOR, and so on.
+std::vector<SymbolRange> cut(SymbolRange range, int64_t factor_hundredths) {
   const auto first_multiple = [&range](int64_t value) {
     return round_up(value, range.multiple_of);
   };
   std::vector<SymbolRange> parts;
-  for (int64_t at = range.maximum / factor; at > 0 && at >= first_multiple(range.minimum);
-       at /= factor) {
+  const auto below = [factor_hundredths](int64_t value) {
+    return value / factor_hundredths * 100 + value % factor_hundredths * 100 / factor_hundredths;
+  };
+  for (int64_t at = below(range.maximum); at > 0 && at >= first_multiple(range.minimum);
+       at = below(at)) {
     if (first_multiple(at + 1) > range.maximum) continue;
     parts.push_back(
         {.minimum = at + 1, .maximum = range.maximum, .multiple_of = range.multiple_of});
@@ -125,17 +128,30 @@ std::vector<SymbolRange> cut(SymbolRange range, int64_t factor) {
   return parts;
 }
 
+// "2" or "1.25" in hundredths, from 1.1 on: less would make programs without end.
+std::optional<int64_t> parse_factor(const std::string& text) {
+  constexpr int64_t kLeast = 110;
+  const size_t dot = text.find('.');
+  std::string digits = text.substr(0, dot);
+  const std::string decimals = dot == std::string::npos ? "00" : text.substr(dot + 1);
+  if (digits.empty() || decimals.empty() || decimals.size() > 2) return std::nullopt;
+  digits += decimals + std::string(2 - decimals.size(), '0');
+  int64_t hundredths = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [rest, error] = std::from_chars(digits.data(), end, hundredths);
+  if (error != std::errc{} || rest != end || hundredths < kLeast) return std::nullopt;
+  return hundredths;
+}
+
 // "1:512/2": 257:512, 129:256 and so on.
 std::optional<std::vector<SymbolRange>> parse_cut_range(const std::string& text) {
   const size_t slash = text.find('/');
   const std::optional<SymbolRange> range = parse_range(text.substr(0, slash));
   if (!range || slash == std::string::npos)
     return range ? std::optional(std::vector<SymbolRange>{*range}) : std::nullopt;
-  int64_t factor = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, factor);
-  if (error != std::errc{} || rest != end || factor < 2) return std::nullopt;
-  return cut(*range, factor);
+  const std::optional<int64_t> factor = parse_factor(text.substr(slash + 1));
+  if (!factor) return std::nullopt;
+  return cut(*range, *factor);
 }
 
 // "1:16,17:128,129:512": ascending, apart from each other. "8" among them is 8:8.
@@ -167,7 +183,8 @@ bool take_dims(const std::vector<std::string>& arguments, ImportOptions& options
       usage_error(
           "--dim \"" + argument +
           "\" is not NAME=NUMBER, NAME=MIN:MAX, NAME=MIN:MAX:STEP, one of these in parts as "
-          "NAME=MIN:MAX/2, or several, ascending and apart, as in NAME=1:16,17:128");
+          "NAME=MIN:MAX/FACTOR (1.1 and more, with up to two decimals), or several, ascending and "
+          "apart, as in NAME=1:16,17:128");
       return false;
     }
     const bool is_known = options.free_dims.contains(name) || options.ranged_dims.contains(name);

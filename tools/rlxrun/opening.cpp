@@ -6,6 +6,7 @@
 
 #include "runtime/base/input_file.h"
 #include "runtime/base/text.h"
+#include "tools/program/cache_folder.h"
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/load_progress.h"
@@ -22,6 +23,13 @@ DeviceFacts device_facts(const rlx_device_info& info) {
           .memory_bytes = info.memory_bytes,
           .available_bytes = info.available_bytes,
           .unified_memory = info.unified_memory != 0};
+}
+
+// Where what drivers compile is kept unless a file for it is named; empty: nowhere.
+std::string pipeline_cache_folder(const Options& options) {
+  if (options.no_pipeline_cache || !options.pipeline_cache_path.empty()) return {};
+  const std::string folder = default_cache_folder();
+  return folder.empty() ? folder : folder + "/pipelines";
 }
 
 std::string pick_device(rlx_plan* plan) {
@@ -111,18 +119,35 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
   rlx_session_options session_options = RLX_INIT(rlx_session_options);
   session_options.jobs = options.jobs;
   session_options.profile = wants_device_times(options) ? 1 : 0;
+  const std::string cache_folder = pipeline_cache_folder(options);
   session_options.pipeline_cache_path =
       options.pipeline_cache_path.empty() ? nullptr : options.pipeline_cache_path.c_str();
+  session_options.pipeline_cache_folder = cache_folder.empty() ? nullptr : cache_folder.c_str();
   session_options.memory_budget_bytes = options.memory_budget_bytes;
   session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
   session_options.check_indices = options.check_indices.value_or(queue_depth == 1) ? 1 : 0;
   session_options.queue_depth = queue_depth;
+  if (!options.target.empty()) session_options.target = options.target.c_str();
   const PlanFacts facts = facts_of(plan);
   const LoadProgress progress("loading " + (facts.name.empty() ? "the plan" : facts.name) + ": " +
                               bytes_text(facts.weights_bytes) + " of weights, kernels");
   rlx_session* session = nullptr;
   check(rlx_session_create(plan, device, &session_options, &session));
   return SessionHandle(session);
+}
+
+std::string program_of(const rlx_plan* plan, const rlx_session* session, uint32_t entry) {
+  rlx_program_info program = RLX_INIT(rlx_program_info);
+  check(rlx_session_get_program(session, entry, &program));
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  check(rlx_plan_get_info(plan, &info));
+  uint32_t programs = 0;
+  for (uint32_t i = 0; i < info.target_count; ++i) {
+    rlx_target_info target = RLX_INIT(rlx_target_info);
+    check(rlx_plan_get_target(plan, i, &target));
+    programs += target.target == program.target ? 1 : 0;
+  }
+  return programs > 1 ? program.name : "";
 }
 
 std::vector<DeviceFacts> list_devices(std::string& note) {

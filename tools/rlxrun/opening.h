@@ -56,6 +56,10 @@ bool wants_device_times(const Options& options);
 SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options,
                              uint32_t queue_depth = 1);
 
+// Of several programs of the plan for the device's target the name of the one that the session
+// runs; empty where there is one.
+std::string program_of(const rlx_plan* plan, const rlx_session* session, uint32_t entry);
+
 std::vector<DeviceFacts> list_devices(std::string& note);
 
 }  // namespace rlx::tool

@@ -161,12 +161,20 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
          "cuda where the plan has code for it and the machine a device, else vulkan")
       ->type_name("ID")
       ->capture_default_str();
+  app.add_option("--target", options.target,
+                 "Of a plan compiled for several targets of the device's kind, the one to run, as "
+                 "vulkan-cpu (default: the best whose needs the device meets)")
+      ->type_name("NAME");
   app.add_flag("--list-devices", options.list_devices, "List the devices of this machine and end");
   app.add_option("-j,--threads", options.jobs, "Threads that create pipelines; 0: one per core")
       ->capture_default_str();
   app.add_option("--pipeline-cache", options.pipeline_cache_path,
-                 "Keep what the driver compiles in this file")
+                 "Keep what the driver compiles in this file (default: in $XDG_CACHE_HOME/rlx or "
+                 "~/.cache/rlx)")
       ->type_name("FILE");
+  app.add_flag("--no-pipeline-cache", options.no_pipeline_cache,
+               "Keep nothing of what the driver compiles")
+      ->excludes("--pipeline-cache");
   app.add_option("--memory-budget", options.memory_budget_bytes,
                  "Refuse a plan that needs more device memory than this: in bytes, or with a unit, "
                  "as 2GiB or 500MB")

@@ -84,11 +84,13 @@ struct Options {
   std::string trace_path;
   std::string report_path;      // the plan as a page, with the profile
   std::string device = "auto";  // CUDA's first, else Vulkan's, of those that the plan is for
+  std::string target;           // of the plan's programs for the device's target; empty: the best
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
   bool first_nan = false;
   uint32_t jobs = 0;
-  std::string pipeline_cache_path;
+  std::string pipeline_cache_path;  // empty: in the user's cache folder
+  bool no_pipeline_cache = false;
   uint64_t memory_budget_bytes = 0;
   bool json = false;
   bool validate = false;

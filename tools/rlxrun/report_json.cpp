@@ -157,6 +157,7 @@ std::string report_json(const Report& report) {
                  {"arena_lower_bound_bytes", report.entry.arena_lower_bound}}},
                {"timing", timing_json(report.timing)},
                {"outputs", array_json(report.outputs, output_json)}};
+  if (!report.program.empty()) json["program"] = report.program;
   for (const SymbolValue& symbol : report.symbols) json["symbols"][symbol.name] = symbol.value;
   if (!report.codes.empty()) json["codes"] = array_json(report.codes, code_json);
   if (!report.comparisons.empty()) {

@@ -155,7 +155,8 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
 
 std::string report_text(const Report& report) {
   std::string out = "plan " + report.plan.name + ", entry " + report.entry.name + " on " +
-                    report.device.id + " " + report.device.name + "\n";
+                    report.device.id + " " + report.device.name +
+                    (report.program.empty() ? "" : ", its program " + report.program) + "\n";
   std::string symbols;
   for (const SymbolValue& symbol : report.symbols)
     symbols +=

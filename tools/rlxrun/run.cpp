@@ -220,6 +220,7 @@ Report run(const Options& options, PlanHandle& plan) {
   report.timing.prepare_milliseconds = prepare_watch.milliseconds();
   describe_program(session.get(), report.entry);
   report.codes = codes_of(report.entry);
+  report.program = program_of(plan.get(), session.get(), report.entry.index);
   for (const std::string& name : free_symbols(plan.get()))
     report.symbols.push_back({.name = name, .value = symbol_of(session.get(), report.entry, name)});
   if (options.first_nan) {

@@ -53,6 +53,7 @@ struct Report {
   DeviceFacts device;
   PlanFacts plan;
   EntryView entry;
+  std::string program;  // of several for the device's target the one that ran; empty: there is one
   std::vector<SymbolValue> symbols;  // free ones, as the entry ran
   std::vector<CodeUse> codes;        // of the entry, by name; empty where the plan leaves no choice
   std::vector<std::string> notes;

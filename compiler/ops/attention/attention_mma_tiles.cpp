@@ -151,8 +151,8 @@ int64_t panels(int64_t row_bytes) {
 
 }  // namespace
 
-int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
-                                   const AttentionMmaTiling& tiling) {
+AttentionMmaShared attention_mma_shared(const AttentionProblem& problem, DType dtype,
+                                        const AttentionMmaTiling& tiling) {
   const int64_t bytes = element_bytes(dtype);
   const int64_t columns = round_up(problem.v_head_dim, 16);
   const int64_t rows = min(problem.q_tokens * tiling.fold, tiling.tile_rows());
@@ -160,8 +160,10 @@ int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
                         (panels(problem.head_dim * bytes) + panels(columns * bytes));
   const int64_t joined = tiling.warps_k * rows * (problem.v_head_dim + 10) * 4;
   const int64_t pieces = round_up(rows * problem.v_head_dim / 4, tiling.splits);
-  return std::max(tiling.stages * stage, joined) + 16 + (tiling.splits > 1 ? pieces * 24 : 0) +
-         (tiling.stages > 0 ? 1024 : 0);
+  const int64_t alone =
+      std::max(tiling.stages * stage, joined) + 16 + (tiling.stages > 0 ? 1024 : 0);
+  return {.alone_bytes = alone,
+          .cluster_bytes = alone + (tiling.splits > 1 ? pieces * 24 : 0)};
 }
 
 Dim AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
@@ -194,6 +196,9 @@ double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
 
 namespace {
 
+// Devices with clusters have so much; where one has less, the first workgroup takes all keys.
+constexpr int64_t kMostClusterBytes = 227 * 1024;
+
 struct TimedTiling {
   AttentionMmaTiling tiling;
   double microseconds;
@@ -208,10 +213,10 @@ std::optional<std::vector<TimedTiling>> timed(std::span<const AttentionProblem> 
     const bool fills_device =
         tiling.groups(size) * tiling.splits > device.multiprocessors * tiling.min_groups;
     if (tiling.splits > 1 && fills_device) return std::nullopt;
-    if (attention_mma_shared_bytes(size, dtype, tiling) >
-        static_cast<int64_t>(device.shared_bytes)) {
+    const AttentionMmaShared shared = attention_mma_shared(size, dtype, tiling);
+    if (shared.alone_bytes > static_cast<int64_t>(device.shared_bytes) ||
+        shared.cluster_bytes > kMostClusterBytes)
       return std::nullopt;
-    }
     times.push_back({tiling, attention_mma_microseconds(size, dtype, device, tiling)});
   }
   return times;

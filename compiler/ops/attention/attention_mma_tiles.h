@@ -33,9 +33,13 @@ struct AttentionMmaTiling {
 // float; head sizes that the kernel takes.
 AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
                                                const DeviceModel& device);
-// Least bound of the kernel's shared memory: the kernel's own sum, or a little more.
-int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
-                                   const AttentionMmaTiling& tiling);
+// Least bounds of the kernel's shared memory: the kernel's own sums, or a little more.
+struct AttentionMmaShared {
+  int64_t alone_bytes;    // of a workgroup that takes all keys, as on devices without clusters
+  int64_t cluster_bytes;  // of one that receives others' results
+};
+AttentionMmaShared attention_mma_shared(const AttentionProblem& problem, DType dtype,
+                                        const AttentionMmaTiling& tiling);
 // The model: microseconds of one dispatch.
 double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
                                   const DeviceModel& device, const AttentionMmaTiling& tiling);

@@ -68,11 +68,16 @@ std::string transposition_refusal(const OfferContext&, const StridedCopy& copy) 
   if (t.row_loop >= loops.sizes.size() || t.column_loop >= loops.sizes.size())
     return "no elements that are neighbours on each side";
   if (t.row_loop == t.column_loop) return "the same neighbours on both sides";
-  if (std::min(loops.sizes[t.row_loop], loops.sizes[t.column_loop]) < kLeastEdge)
+  if (std::min(loops.sizes[t.row_loop].bound(), loops.sizes[t.column_loop].bound()) < kLeastEdge)
     return "fewer than " + std::to_string(kLeastEdge) + " rows or columns";
-  const uint64_t bytes =
-      std::max(copy.from.byte_range().length_bytes, copy.to.byte_range().length_bytes);
-  return bytes > uint64_t{kMaxCopyIndex32} ? "2 GiB or more" : "";
+  const int64_t bytes = std::max(copy.from.byte_range().length_bytes.bound(),
+                                 copy.to.byte_range().length_bytes.bound());
+  return bytes > kMaxCopyIndex32 ? "2 GiB or more" : "";
+}
+
+// A size or stride in the kernel's text.
+std::string word_of(const Dim& size) {
+  return size.is_free() ? "rlx_u32(" + size_text(size) + ")" : to_string(size) + "u";
 }
 
 // Statements that take `batch` apart and add its offsets to x_base and y_base.
@@ -80,9 +85,9 @@ std::string batch_text(const Transposition& t) {
   std::string text;
   for (size_t i = t.loops.sizes.size(); i-- > 0;) {
     if (i == t.row_loop || i == t.column_loop) continue;
-    const std::string size = to_string(t.loops.sizes[i]) + "u";
-    text += "x_base += (batch % " + size + ") * " + to_string(t.loops.strides[0][i]) + "u;\n";
-    text += "y_base += (batch % " + size + ") * " + to_string(t.loops.strides[1][i]) + "u;\n";
+    const std::string size = word_of(t.loops.sizes[i]);
+    text += "x_base += (batch % " + size + ") * " + word_of(t.loops.strides[0][i]) + ";\n";
+    text += "y_base += (batch % " + size + ") * " + word_of(t.loops.strides[1][i]) + ";\n";
     text += "batch /= " + size + ";\n";
   }
   return text;
@@ -92,27 +97,28 @@ bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
   const Transposition t = transposition_of(copy);
   const auto& [from, to] = copy;
   const uint32_t bytes = element_bytes(from.dtype());
-  const int64_t rows = t.loops.sizes[t.row_loop];
-  const int64_t columns = t.loops.sizes[t.column_loop];
-  const int64_t batches = element_count(t.loops.sizes) / (rows * columns);
-  const int64_t row_tiles = ceil_div(rows, kTile);
-  const int64_t column_tiles = ceil_div(columns, kTile);
-  const Grid grid = split_grid(static_cast<uint64_t>(row_tiles * column_tiles * batches));
+  const Dim rows = t.loops.sizes[t.row_loop];
+  const Dim columns = t.loops.sizes[t.column_loop];
+  Dim batches = 1;
+  for (size_t i = 0; i < t.loops.sizes.size(); ++i) {
+    if (i != t.row_loop && i != t.column_loop) batches *= t.loops.sizes[i];
+  }
+  const Grid grid = split_grid(ceil_div(rows, kTile) * ceil_div(columns, kTile) * batches);
   DispatchBuilder<CopyParams> dispatch(emitter.program, KernelId::transpose, emitter.origin);
   dispatch.workgroup({kTile, kTileRows})
       .define("RLX_RAW", raw_storage(bytes).name)
-      .define("RLX_ROWS", std::to_string(rows) + "u")
-      .define("RLX_COLUMNS", std::to_string(columns) + "u")
-      .define("RLX_X_STRIDE", to_string(t.loops.strides[0][t.column_loop]) + "u")
-      .define("RLX_Y_STRIDE", to_string(t.loops.strides[1][t.row_loop]) + "u")
-      .define("RLX_BATCHES", std::to_string(batches) + "u")
+      .define("RLX_ROWS", word_of(rows))
+      .define("RLX_COLUMNS", word_of(columns))
+      .define("RLX_X_STRIDE", word_of(t.loops.strides[0][t.column_loop]))
+      .define("RLX_Y_STRIDE", word_of(t.loops.strides[1][t.row_loop]))
+      .define("RLX_BATCHES", word_of(batches))
       .generated("batch.inc", batch_text(t))
       .read(&CopyParams::x, from)
       .write(&CopyParams::y, to)
-      .grid(grid.x, grid.y, grid.z)
+      .grid(grid)
       .work(2 * byte_size(to.type), 0)
-      .reason(std::to_string(batches) + " transposed " + std::to_string(rows) + " x " +
-              std::to_string(columns) + " matrices through 32 x 32 tiles");
+      .reason(to_string(batches) + " transposed " + to_string(rows) + " x " + to_string(columns) +
+              " matrices through 32 x 32 tiles");
   return true;
 }
 
@@ -144,7 +150,8 @@ constexpr std::array kCopyOffers = {
               .estimate = Estimate::Bound,
               .refusal = transposition_refusal,
               .microseconds = copy_bound,
-              .emit = emit_transposition},
+              .emit = emit_transposition,
+              .takes_free_sizes = true},
     // Takes everything.
     CopyOffer{.kernel = KernelId::region,
               .rank = 1,

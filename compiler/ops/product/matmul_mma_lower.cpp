@@ -58,7 +58,9 @@ std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
 
 double mma_time(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const double time = rate_microseconds(at.device().mma_rates, at.device(), work_of(at, product));
+  const double time = mean_over_sizes(works_of(at, product), [&at](const ProductWork& work) {
+    return rate_microseconds(at.device().mma_rates, at.device(), work);
+  });
   const auto slowdown = [&](const ProductOperand& operand, const Dim& lines) {
     const auto pieces = pieces_of(at, operand, lines, product.k, kLeastPieceBytes);
     const uint32_t bytes = pieces ? pieces->bytes : kLeastPieceBytes;

@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/product/matmul_emit.h"
+#include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
+#include "schema/tensor_map.h"
 
 namespace rlx {
 namespace {
@@ -38,8 +43,9 @@ constexpr std::array kWgmmaTiles = {
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
                                     WgmmaTile{.columns = 128, .pingpong = false}};
 
-int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
-  return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
+template <typename Lines>
+Lines pair_count(const Lines& m, int64_t n, const WgmmaTile& tile) {
+  return ceil_div(ceil_div(m, Lines(kTileLines)), Lines(2)) * ceil_div(n, tile.columns);
 }
 
 // Workgroups that run at once, by pairs that share what they load.
@@ -51,7 +57,8 @@ double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
                                const WgmmaTile& tile) {
   const WgmmaTimes& times = device.wgmma;
   const int64_t pairs_at_once = pairs_of(device);
-  const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
+  const auto rounds =
+      static_cast<double>(ceil_div(pair_count(size.m, size.n, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
   const double products =
@@ -73,15 +80,18 @@ struct TileChoice {
   WgmmaTile tile;
   double microseconds;
 };
-TileChoice choose(const DeviceModel& device, const TiledSize& size) {
-  const std::span<const WgmmaTile> tiles = size.gated ? std::span<const WgmmaTile>(kGatedTiles)
-                                                      : std::span<const WgmmaTile>(kWgmmaTiles);
-  TileChoice best{.tile = tiles.front(), .microseconds = 0};
+// One tile for all of the sizes.
+TileChoice choose(const DeviceModel& device, std::span<const TiledSize> sizes) {
+  const std::span<const WgmmaTile> tiles = sizes.front().gated
+                                               ? std::span<const WgmmaTile>(kGatedTiles)
+                                               : std::span<const WgmmaTile>(kWgmmaTiles);
+  std::vector<std::vector<TileChoice>> candidates;
   for (const WgmmaTile& tile : tiles) {
-    const double microseconds = wgmma_tile_microseconds(device, size, tile);
-    if (best.microseconds == 0 || microseconds < best.microseconds) best = {tile, microseconds};
+    std::vector<TileChoice>& at_sizes = candidates.emplace_back();
+    for (const TiledSize& size : sizes)
+      at_sizes.push_back({tile, wgmma_tile_microseconds(device, size, tile)});
   }
-  return best;
+  return least_excess(candidates, [](const TileChoice& choice) { return choice.microseconds; });
 }
 
 // ---- what the kernel takes ----
@@ -92,8 +102,16 @@ bool good_size(int64_t m, int64_t n, int64_t k) {
 }
 
 bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
-  return operand.depth == 1 && operand.line > 0 && operand.line < kSizeLimit &&
-         operand.line % kPieceElements == 0 && at.alignment(operand.ref) >= kWidestAccessBytes;
+  return !operand.line.is_free() && operand.depth == 1 && operand.line > 0 &&
+         operand.line < kSizeLimit && operand.line % kPieceElements == 0 &&
+         at.alignment(operand.ref) >= kWidestAccessBytes;
+}
+
+// The lines of y may be free, and each map of them then has as many as its range. All else is
+// fixed.
+std::string free_refusal(const Product& product) {
+  if (product.n.is_free() || product.k.is_free()) return "columns or a depth that the run gives";
+  return product.m.range().least < 1 ? "a number of lines that may be 0" : "";
 }
 
 // Rows of y that are no whole pieces leave element by element, and take little beside the product.
@@ -118,7 +136,7 @@ bool is_bias_vector(const OfferContext& at, const AddedOperand& bias) {
 }
 
 bool is_rows(const OfferContext& at, const AddedOperand& added) {
-  return added.n == 1 && added.m > 0 && added.m % 2 == 0 &&
+  return !added.m.is_free() && added.n == 1 && added.m > 0 && added.m % 2 == 0 &&
          at.alignment(added.ref) >= pair_bytes(added.ref) &&
          (is_half(added.ref.dtype()) || added.ref.dtype() == DType::f32);
 }
@@ -162,11 +180,16 @@ SharedPlan shared_plan(const FusedProduct& fused, const WgmmaTile& tile, bool co
 
 // ---- the dispatch ----
 
-TensorMap rows_map(const ProductOperand& operand, int64_t lines, int64_t depth, int64_t box_lines) {
+uint64_t map_lines(const Dim& lines) {
+  return lines.is_free() ? kLinesOfRange : static_cast<uint64_t>(lines);
+}
+
+TensorMap rows_map(const ProductOperand& operand, const Dim& lines, int64_t depth,
+                   int64_t box_lines) {
   const uint64_t bytes = element_bytes(operand.ref.dtype());
   return {.position = 0,
           .dtype = operand.ref.dtype(),
-          .dims = {static_cast<uint64_t>(depth), static_cast<uint64_t>(lines)},
+          .dims = {static_cast<uint64_t>(depth), map_lines(lines)},
           .strides = {static_cast<uint64_t>(operand.line) * bytes},
           .box = {static_cast<uint32_t>(kStepDepth), narrow<uint32_t>(box_lines)},
           .swizzle_bytes = 128};
@@ -178,7 +201,7 @@ TensorMap chunk_map(const Product& product, DType dtype, int64_t pitch) {
   constexpr uint32_t kChunkColumns = 64;
   return {.position = 0,
           .dtype = dtype,
-          .dims = {static_cast<uint64_t>(product.n), static_cast<uint64_t>(product.m)},
+          .dims = {static_cast<uint64_t>(product.n), map_lines(product.m)},
           .strides = {static_cast<uint64_t>(pitch) * element_bytes(dtype)},
           .box = {kChunkColumns, kChunkLines},
           .swizzle_bytes = 128};
@@ -209,16 +232,10 @@ void bind_added(WgmmaDispatch& dispatch, const FusedProduct& fused, bool copies_
   }
 }
 
-uint64_t least_bytes(const FusedProduct& fused) {
-  const Product& product = fused.product;
-  uint64_t bytes = byte_size(product.y.type);
-  const auto add = [&](const TensorRef& ref) { bytes += ref.byte_range().length_bytes; };
-  add(product.a.ref);
-  add(product.b.ref);
-  if (fused.second) add(fused.second->ref);
-  if (product.bias) add(product.bias->ref);
-  if (fused.second_bias) add(fused.second_bias->ref);
-  if (product.residual) add(product.residual->ref);
+Dim all_bytes(const FusedProduct& fused) {
+  Dim bytes = least_bytes(fused.product);
+  if (fused.second) bytes += fused.second->ref.byte_range().length_bytes;
+  if (fused.second_bias) bytes += fused.second_bias->ref.byte_range().length_bytes;
   return bytes;
 }
 
@@ -227,13 +244,15 @@ bool is_heavy_activation(const std::string& op) {
   return !op.empty() && op != "relu" && op != "silu";
 }
 
-TiledSize tiled_size(const FusedProduct& fused) {
-  return {.m = fused.product.m,
-          .n = fused.product.n,
-          .k = fused.product.k,
-          .gated = fused.second.has_value(),
-          .residual = fused.product.residual.has_value(),
-          .heavy_activation = is_heavy_activation(fused.product.activation.op)};
+std::vector<TiledSize> tiled_sizes(const FusedProduct& fused) {
+  return at_sampled_sizes({fused.product.m}, [&fused](const SampledSizes& at) {
+    return TiledSize{.m = at.value(fused.product.m),
+                     .n = fused.product.n,
+                     .k = fused.product.k,
+                     .gated = fused.second.has_value(),
+                     .residual = fused.product.residual.has_value(),
+                     .heavy_activation = is_heavy_activation(fused.product.activation.op)};
+  });
 }
 
 }  // namespace
@@ -241,7 +260,9 @@ TiledSize tiled_size(const FusedProduct& fused) {
 std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (fused.norm) return "a norm before it";
-  if (!good_size(product.m, product.n, product.k)) return "too small or no whole 16-byte pieces";
+  if (std::string refusal = free_refusal(product); !refusal.empty()) return refusal;
+  if (!good_size(product.m.bound(), product.n, product.k))
+    return "too small or no whole 16-byte pieces";
   const DType dtype = product.a.ref.dtype();
   if (!is_half(dtype) || product.b.ref.dtype() != dtype)
     return "operands that are not two of f16 or two of bf16";
@@ -266,19 +287,22 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
 }
 
 double wgmma_microseconds(const DeviceModel& device, const TiledSize& size) {
-  return choose(device, size).microseconds;
+  return choose(device, {&size, 1}).microseconds;
 }
 
 double wgmma_time(const OfferContext& at, const FusedProduct& fused) {
-  return wgmma_microseconds(at.device(), tiled_size(fused));
+  return mean_over_sizes(tiled_sizes(fused), [&at](const TiledSize& size) {
+    return wgmma_microseconds(at.device(), size);
+  });
 }
 
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const TiledSize size = tiled_size(fused);
-  const WgmmaTile tile = choose(ctx.device(), size).tile;
-  const int64_t pairs = pair_count(size, tile);
-  const int64_t groups = 2 * std::min(pairs_of(ctx.target().device), pairs);
+  const std::vector<TiledSize> sizes = tiled_sizes(fused);
+  const TiledSize size = sizes.front();
+  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  const Dim pairs = pair_count(product.m, product.n, tile);
+  const Dim groups = 2 * min(pairs, pairs_of(ctx.target().device));
   const bool activated = !product.activation.none();
   const bool copies_residual = residual_copied(ctx, product);
   const SharedPlan shared = shared_plan(fused, tile, copies_residual);
@@ -286,7 +310,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
-      .define("RLX_M", product.m)
+      .size("RLX_M", product.m)
       .define("RLX_N", product.n)
       .define("RLX_K", product.k)
       .define("RLX_A_PITCH", product.a.line)
@@ -318,16 +342,14 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   if (is_half(product.y.dtype()) && !has_ragged_rows(product))
     dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
   bind_added(dispatch, fused, copies_residual);
-  dispatch.grid(static_cast<uint64_t>(groups))
-      .work(least_bytes(fused), 2 * static_cast<uint64_t>(product.m) *
-                                    static_cast<uint64_t>(product.n) *
-                                    static_cast<uint64_t>(product.k) * (size.gated ? 2 : 1))
+  dispatch.grid(groups)
+      .work(all_bytes(fused), flops_of(product) * (size.gated ? 2 : 1))
       .estimate([size, tile](const DeviceModel& device) {
         return wgmma_tile_microseconds(device, size, tile);
       })
       .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
               std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
-              std::to_string(pairs) + " pairs, " +
+              std::to_string(pairs.bound()) + " pairs, " +
               (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
   return true;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/product/matmul_emit.h"
+#include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
 namespace {
@@ -21,6 +22,18 @@ double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
   const double computing = static_cast<double>(work.flops) / teraflops_of(rates, work) * 1e-6;
   const double moving = static_cast<double>(work.bytes) / device.memory_gigabytes_per_second * 1e-3;
   return std::max(computing, moving) + device.step_microseconds;
+}
+
+std::vector<ProductWork> works_of(const OfferContext& at, const Product& product) {
+  const Dim flops = flops_of(product);
+  const Dim bytes = least_bytes(product);
+  return at_sampled_sizes({product.m, product.n, batch_count(product)},
+                          [&](const SampledSizes& sampled) {
+                            ProductWork work = work_of(at, product);
+                            work.flops = static_cast<uint64_t>(sampled.value(flops));
+                            work.bytes = static_cast<uint64_t>(sampled.value(bytes));
+                            return work;
+                          });
 }
 
 ProductWork work_of(const OfferContext& at, const Product& product) {

@@ -3,7 +3,9 @@
 // which matmul_mma and the vendor's library are held against other kernels.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "compiler/dispatch/device_model.h"
 #include "compiler/ops/product/matmul_lower.h"
@@ -22,7 +24,18 @@ struct ProductWork {
 double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
                          const ProductWork& work);
 
-// The work of the product itself.
+// The work of the product itself; of one with free sizes, that at each of a few (sampled_sizes.h).
 ProductWork work_of(const OfferContext& at, const Product& product);
+std::vector<ProductWork> works_of(const OfferContext& at, const Product& product);
+
+// One number for what takes so long at each of a few sizes: the time itself for one size, else the
+// geometric mean, so that a factor counts the same at small sizes and at large ones.
+template <typename Size, typename Time>
+double mean_over_sizes(const std::vector<Size>& sizes, const Time& time) {
+  if (sizes.size() == 1) return time(sizes.front());
+  double sum = 0;
+  for (const Size& size : sizes) sum += std::log(time(size));
+  return std::exp(sum / static_cast<double>(sizes.size()));
+}
 
 }  // namespace rlx

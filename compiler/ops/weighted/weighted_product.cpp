@@ -223,8 +223,12 @@ double thread_bound(const OfferContext& at, const WeightedProduct& product) {
 // fitted to a step of 8 tokens of a Llama-1B-shaped model in Q4_K_M, H100, 2026-11-26.
 constexpr double kVectorProducts = 6;
 
+// Times its bound that a team takes on a CPU, whose lanes load and add up one by one: SmolLM2-135M
+// in Q4_1 on lavapipe of Mesa 22.3, 2026-11-26.
+constexpr double kTeamsOfCpu = 10;
+
 double vectors_time(const OfferContext& at, const WeightedProduct& product) {
-  const double bound = thread_bound(at, product);
+  const double bound = thread_bound(at, product) * (at.device().is_cpu() ? kTeamsOfCpu : 1);
   const int64_t rows = product.index ? 1 : product.m.bound();
   if (rows == 1 || !is_block_type(product.w.dtype())) return bound;
   const double weights = static_cast<double>(product.n) * static_cast<double>(product.k);
@@ -291,6 +295,53 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   } else {
     dispatch.define("RLX_SLICES", teams.rows);
   }
+  return true;
+}
+
+// ---- a CPU's lines ----
+
+bool is_for_cpu(const DeviceModel& device) {
+  return device.is_cpu();
+}
+
+std::string own_lines_refusal(const OfferContext&, const WeightedProduct& product) {
+  if (product.rounded) return kRoundedRefusal;
+  if (!is_block_type(product.w.dtype())) return "weights that are no blocks";
+  if (product.x.dtype() == DType::f64) return "sums of f64";
+  return product.k == 0 ? "nothing to add" : "";
+}
+
+double own_lines_time(const OfferContext& at, const WeightedProduct& product) {
+  const WeightedSize size = size_of(product);
+  return own_lines_microseconds(choose_own_lines(size, at.device()), size, at.device());
+}
+
+bool emit_own_lines(LowerContext& ctx, const WeightedProduct& product) {
+  const OwnLines own = choose_own_lines(size_of(product), ctx.target().device);
+  const bool runs = loads_run_of_x(ctx, product, kRun);
+  const Dim rows = product.index ? Dim(1) : product.m;
+  const Dim batches = product.index ? product.m : ceil_div(product.m, own.vectors);
+  auto dispatch = ctx.dispatch<KernelId::dequant_matvec>();
+  define_product_sizes(ctx, dispatch, product);
+  dispatch.workgroup({narrow<uint32_t>(OwnLines::kThreads)})
+      .define("RLX_OWN_LINES", 1)
+      .define("RLX_HELD", 0)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_VECTORS", own.vectors)
+      .size("RLX_M", rows)
+      .size("RLX_BATCHES", batches)
+      .define("RLX_LANES", OwnLines::kTeam)
+      .define("RLX_ROWS", OwnLines::kThreads / OwnLines::kTeam)
+      .define("RLX_TEAM_OUTPUTS", own.lines)
+      .define("RLX_OUTPUT_BLOCKS", own.blocks)
+      .define("RLX_GROUP_OUTPUTS", own.group_lines())
+      .define("RLX_X_VECTOR", runs ? kRun : 1)
+      .grid(split_grid(own.blocks * batches))
+      .reason("eight lanes: " + std::to_string(own.lines) + " lines each, " +
+              std::to_string(own.vectors) + " of " + to_string(product.m) + " rows" +
+              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""))
+      .read(&WeightedMatmulParams::x, product.x, runs ? 16 : 0);
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
   return true;
 }
 
@@ -451,6 +502,14 @@ bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
 }
 
 constexpr std::array kWeightedOffers = {
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_matvec,
+                           .form = "lines",
+                           .rank = 0,
+                           .refusal = own_lines_refusal,
+                           .microseconds = own_lines_time,
+                           .emit = emit_own_lines,
+                           .is_for = is_for_cpu,
+                           .takes_free_sizes = true},
     // Tiles of few vectors would stay mostly empty.
     Offer<WeightedProduct>{.kernel = KernelId::dequant_matvec,
                            .rank = 0,

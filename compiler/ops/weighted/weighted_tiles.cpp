@@ -132,6 +132,37 @@ VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device) {
   return teams;
 }
 
+OwnLines choose_own_lines(const WeightedSize& size, const DeviceModel& device) {
+  // Sums of a thread; more of them share a load, and take LLVM longer.
+  constexpr int64_t kSums = 32;
+  constexpr int64_t kMostVectors = 8;
+  constexpr int64_t kMostLines = 4;
+  constexpr int64_t kGroupsOfCore = 4;  // or cores wait for the last
+  OwnLines own;
+  own.vectors = std::clamp<int64_t>(size.m, 1, kMostVectors);
+  const int64_t least = size.gated ? 2 : 1;
+  const auto groups = [&] { return ceil_div(size.n, own.group_lines()) * size.batches; };
+  own.lines = kMostLines;
+  while (own.lines > least && (own.lines * own.vectors > kSums ||
+                               groups() < kGroupsOfCore * int64_t{device.multiprocessors})) {
+    own.lines /= 2;
+  }
+  own.blocks = ceil_div(size.n, own.group_lines());
+  return own;
+}
+
+double own_lines_microseconds(const OwnLines& own, const WeightedSize& size,
+                              const DeviceModel& device) {
+  // Multiply-adds in whose time a weight is loaded and decoded: SmolLM2-135M in Q4_1 on lavapipe of
+  // Mesa 22.3, one row against eight.
+  constexpr double kDecode = 4;
+  const int64_t groups = own.blocks * ceil_div(size.m, own.vectors) * size.batches;
+  const auto rounds = static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}));
+  const auto weights = static_cast<double>(own.group_lines() * size.k);
+  const double products = weights * (kDecode + static_cast<double>(own.vectors));
+  return device.step_microseconds + rounds * products / device.lane_tiles.products;
+}
+
 BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceModel& device) {
   const int64_t slices = ceil_div(size.k, kSliceElements);
   BlockStream stream;

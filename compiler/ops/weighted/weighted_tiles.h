@@ -41,6 +41,22 @@ struct VectorTeams {
 };
 VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device);
 
+// How the form of dequant_matvec for CPUs shares the work: a workgroup is a vector of eight lanes,
+// each with lines of its own, for some of the rows of x.
+struct OwnLines {
+  static constexpr int64_t kThreads = 8;
+  static constexpr int64_t kTeam = 4;  // threads that load the four runs of a piece of x
+  int64_t vectors = 1;                 // rows of x of a workgroup
+  int64_t lines = 1;                   // of a thread
+  int64_t blocks = 0;                  // of kThreads * lines lines
+
+  [[nodiscard]] int64_t group_lines() const { return kThreads * lines; }
+};
+OwnLines choose_own_lines(const WeightedSize& size, const DeviceModel& device);
+// Microseconds of the product so.
+double own_lines_microseconds(const OwnLines& own, const WeightedSize& size,
+                              const DeviceModel& device);
+
 // How the streamed form of dequant_mma shares the work (cuda_kernels/lib/block_stream.cuh).
 struct BlockStream {
   int64_t warps = 1;   // that share out k, as k alone decides: a row's bits do not depend on m

@@ -23,6 +23,13 @@ struct HeaderField {
   HeaderField {                                                                                   \
 #target "." #field, offsetof(PlanHeader, target) + offsetof(type, field), sizeof(type::field) \
   }
+#define RLX_PROFILE_FIELD(number, field)                                  \
+  HeaderField {                                                           \
+    "profiles[" #number "]." #field,                                      \
+        offsetof(PlanHeader, profiles) + (number) * sizeof(PlanProfile) + \
+            offsetof(PlanProfile, field),                                 \
+        sizeof(PlanProfile::field)                                        \
+  }
 constexpr HeaderField kHeaderFields[] = {
     RLX_HEADER_FIELD(magic),
     RLX_HEADER_FIELD(major),
@@ -50,7 +57,17 @@ constexpr HeaderField kHeaderFields[] = {
     RLX_TARGET_FIELD(cuda, PlanCudaTarget, architecture_count),
     RLX_TARGET_FIELD(cuda, PlanCudaTarget, architectures),
     RLX_HEADER_FIELD(index_error_bytes),
+    RLX_HEADER_FIELD(profile_count),
+    RLX_HEADER_FIELD(reserved),
+    RLX_PROFILE_FIELD(0, name),
+    RLX_PROFILE_FIELD(0, target),
+    RLX_PROFILE_FIELD(0, vulkan),
+    RLX_PROFILE_FIELD(1, name),
+    RLX_PROFILE_FIELD(1, target),
+    RLX_PROFILE_FIELD(1, device_type),
+    RLX_PROFILE_FIELD(1, vulkan),
 };
+#undef RLX_PROFILE_FIELD
 #undef RLX_HEADER_FIELD
 #undef RLX_TARGET_FIELD
 
