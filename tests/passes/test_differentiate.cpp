@@ -471,16 +471,19 @@ TEST_CASE("fused_ops_are_differentiated_by_what_they_are_made_of") {
 
 TEST_CASE("all_operators_without_a_gradient_are_listed") {
   Module module = module_of(
-      R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4, 4]}],
+      R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4, 4]},
+                    {"name": "w", "dtype": "f32", "shape": [4, 4]}],
          "nodes": [)" +
-      step_text("cumprod", R"("x")", R"("a")", R"({"axis": 0})") + ", " +
-      step_text("reduce_prod", R"("a")", R"("b")") + R"(], "outputs": ["b"])");
+      step_text("selective_scan", R"("x", "x", "w", "x", "x")", R"("a")") + ", " +
+      step_text("rnn", R"("a", "w", "w")", R"("b")", R"({"hidden_size": 4})") + ", " +
+      step_text("reduce_sum", R"("b")", R"("c")") + R"(], "outputs": ["c"])");
   Graph& graph = module.entries[0];
   Diagnostics diagnostics;
   const auto gradients =
       differentiate(module, graph, graph.outputs()[0], graph.inputs, diagnostics);
   CHECK_FALSE(gradients.has_value());
-  CHECK(diagnostics.text().find("cumprod \"a\", reduce_prod \"b\"") != std::string::npos);
+  CHECK(diagnostics.text().find("selective_scan \"a\", recurrence \"b.recurrence\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("a_loss_is_a_float_scalar") {

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "compiler/import/check_source.h"
 #include "compiler/import/json_value.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"

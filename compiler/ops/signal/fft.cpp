@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft, rfft, irfft, fftn, stft and fftfreq (ops.md 11.1), which become `fourier`.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "compiler/ops/gradient.h"
