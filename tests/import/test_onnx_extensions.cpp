@@ -38,7 +38,7 @@ TEST_CASE("a node whose domain is an extension's namespace is its op") {
 TEST_CASE(
     "a node of an extension that it does not fit, or of an unknown domain, is refused by name") {
   built_in_extensions();
-  check_error(read_bad(model_of("umap", "knn", "neighbours")), DiagCode::BadAttribute, "\"k\"");
+  check_error(read_bad(model_of("umap", "knn", "neighbours")), DiagCode::MissingAttribute, "\"k\"");
   check_error(read_bad(model_of("umap", "pull", "k")), DiagCode::UnsupportedOp, "--extension DIR");
 }
 
