@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated pairs: act(x * w + b) * (x * w2 + b2), as in SwiGLU, becomes one fused_norm_matmul where
-// the target has a kernel for such a pair. Where its library computes the
-// products instead, which knows few activations, the activation leaves the product again, so that
-// one elementwise step does it all. Both products are read by the mul alone, and their weights are
-// rows [N, K] of one type. Pairs with weights in blocks become one fused_dequant_matmul likewise:
-// all targets have kernels for them, but not for all whose weights are rounded first.
+// the target has a kernel for such a pair, which wants weights as rows [N, K]: those of columns are
+// turned. Elsewhere the activation leaves the product again, so that both can become one product
+// and one elementwise step does the rest. Both products are read by the mul alone, and their
+// weights are of one type and layout. Pairs with weights in blocks become one fused_dequant_matmul
+// likewise: all targets have kernels for them, but not for all whose weights are rounded first.
 #include <algorithm>
 
 #include "compiler/ops/op_id.h"
-#include "compiler/ops/product/matmul_library.h"
 #include "compiler/ops/product/product_offers.h"
 #include "compiler/passes/block_products.h"
+#include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/free_size.h"
@@ -18,9 +18,13 @@
 namespace rlx {
 namespace {
 
+Dim columns_of(const Graph& graph, const ProductNode& product) {
+  return graph.value(product.w).type.shape[product.rows ? 0 : 1];
+}
+
 // A bias of one value per column, or none.
 bool has_plain_bias(const Graph& graph, const ProductNode& product) {
-  const Shape columns = {graph.value(product.w).type.shape[0]};
+  const Shape columns = {columns_of(graph, product)};
   return !product.bias || graph.value(*product.bias).type.shape == columns;
 }
 
@@ -34,8 +38,7 @@ std::optional<ProductNode> half_of(const Graph& graph, ValueId value) {
   const Node* node = producer_of(graph, value);
   if (node == nullptr || !sole_reader(graph, value)) return std::nullopt;
   std::optional<ProductNode> product = product_of(graph, *node);
-  const bool fits =
-      product && product->rows && !product->residual && has_plain_bias(graph, *product);
+  const bool fits = product && !product->residual && has_plain_bias(graph, *product);
   return fits ? product : std::nullopt;
 }
 
@@ -44,7 +47,8 @@ std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
   const std::optional<ProductNode> first = half_of(graph, *node.inputs[0]);
   const std::optional<ProductNode> second = half_of(graph, *node.inputs[1]);
   if (!first || !second || first->x != second->x) return std::nullopt;
-  if (graph.value(first->w).type != graph.value(second->w).type) return std::nullopt;
+  if (graph.value(first->w).type != graph.value(second->w).type || first->rows != second->rows)
+    return std::nullopt;
   if (!first->activation.empty() && !second->activation.empty()) return std::nullopt;
   if (first->activation.empty())
     return GatedPair{.activated = *node.inputs[1], .gate = *second, .up = *first};
@@ -54,8 +58,8 @@ std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
 ProductTypes types_of(const Graph& graph, const GatedPair& pair) {
   const TensorType& w = graph.value(pair.gate.w).type;
   return {.m = line_count(graph, pair.gate.x),
-          .n = w.shape[0],
-          .k = w.shape[1],
+          .n = w.shape[pair.gate.rows ? 0 : 1],
+          .k = w.shape[pair.gate.rows ? 1 : 0],
           .x = graph.value(pair.gate.x).type.dtype,
           .w = w.dtype};
 }
@@ -68,10 +72,19 @@ bool pair_has_kernel(const Graph& graph, const GatedPair& pair, const OfferConte
   });
 }
 
-// Whether the library may compute each product by itself.
-bool library_takes(const Graph& graph, const GatedPair& pair, const OfferContext& at) {
-  return decided_at_all_sizes(
-      [&] { return library_refusal(at, product_of_types(types_of(graph, pair))).empty(); });
+// Columns of the model alone are turned, which costs nothing in the run.
+bool may_be_rows(const Module& module, const Graph& graph, const ProductNode& product) {
+  return product.rows ||
+         (weight_of(module, graph, product.w) != nullptr && graph.reader_count(product.w) == 1);
+}
+
+// The same pair with weights as rows.
+GatedPair with_rows(Module& module, Graph& graph, NodeId id, const GatedPair& pair,
+                    Diagnostics& diagnostics) {
+  if (pair.gate.rows) return pair;
+  for (const std::optional<ValueId>& half : std::vector(graph.node(id).inputs))
+    turn_to_rows(module, graph, *graph.value(*half).producer, diagnostics);
+  return *pair_of(graph, graph.node(id));
 }
 
 void fuse(Graph& graph, NodeId id, const GatedPair& pair) {
@@ -96,7 +109,7 @@ void release_activation(Graph& graph, NodeId mul, const GatedPair& pair) {
   std::vector<std::optional<ValueId>> inputs = {pair.gate.x, pair.gate.w};
   if (pair.gate.bias) inputs.push_back(pair.gate.bias);
   const ValueId plain = add_node_before(graph, mul, "fused_matmul_bias_act", old.name + ".plain",
-                                        inputs, {{"trans_w", true}});
+                                        inputs, {{"trans_w", pair.gate.rows}});
   Attributes parameters = pair.gate.activation;
   parameters.erase("activation");
   const std::string op = std::get<std::string>(pair.gate.activation.at("activation"));
@@ -162,7 +175,7 @@ bool fuse_block_pair(Graph& graph, NodeId id, const OfferContext& at) {
 
 }  // namespace
 
-size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
+size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
   if (options.target == nullptr) return 0;
   const OfferContext at = offer_context(options);
   size_t changed = 0;
@@ -176,9 +189,12 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
       }
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
       if (!pair) continue;
-      if (pair_has_kernel(graph, *pair, at)) {
-        fuse(graph, id, *pair);
-      } else if (!pair->gate.activation.empty() && library_takes(graph, *pair, at)) {
+      const bool may_fuse = may_be_rows(module, graph, pair->gate) &&
+                            may_be_rows(module, graph, pair->up) &&
+                            pair_has_kernel(graph, *pair, at);
+      if (may_fuse) {
+        fuse(graph, id, with_rows(module, graph, id, *pair, diagnostics));
+      } else if (!pair->gate.activation.empty()) {
         release_activation(graph, id, *pair);
       } else {
         continue;

@@ -88,6 +88,10 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t straighten_products(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins rotary embeddings that are written out into rope.
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins group norms that are written out as instance norms of reshaped channels.
+size_t see_groups(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes roll of an axis whose first part is joined behind the rest.
+size_t see_rolls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Takes the views around attention that stands as one node into it: repeated heads, and exchanged

@@ -59,8 +59,13 @@ class NormReader {
 
   // The first of the last axes over which a node takes the mean of `*x`.
   [[nodiscard]] std::optional<size_t> mean_axis(const Node* node) const {
-    if (node == nullptr || node->op != OpId::reduce_mean || !node_flag(*node, "keep_dims"))
-      return std::nullopt;
+    if (node == nullptr || node->op != OpId::reduce_mean) return std::nullopt;
+    return reduced_axis(node);
+  }
+
+  // The first of the last axes that a node reduces to 1.
+  [[nodiscard]] std::optional<size_t> reduced_axis(const Node* node) const {
+    if (!node_flag(*node, "keep_dims")) return std::nullopt;
     const auto axes = node->attributes.find("axes");
     if (axes == node->attributes.end()) return std::nullopt;
     const size_t rank = type(*node->inputs[0]).shape.size();
@@ -74,17 +79,20 @@ class NormReader {
     return sorted.empty() ? std::nullopt : std::optional(sorted.front());
   }
 
-  // sqrt(mean(x * x) + eps) or its inverse: notes eps and the axes, gives x.
+  // sqrt(mean(x * x) + eps) or its inverse: notes eps and the axes, gives x. Of a variance, which
+  // is the mean of squares of what x is centred to, x as well.
   std::optional<ValueId> read_variance(ValueId id) {
     const Node* node = inner(id);
     const std::optional<Shifted> sum = node ? shifted_of(module_, graph_, *node) : std::nullopt;
     if (!sum || !(sum->shift >= 0)) return std::nullopt;
     const Node* mean = inner(sum->x);
-    const std::optional<size_t> axis = mean_axis(mean);
+    is_of_centred_ =
+        mean != nullptr && mean->op == OpId::variance && node_integer(*mean, "correction") == 0;
+    const std::optional<size_t> axis = is_of_centred_ ? reduced_axis(mean) : mean_axis(mean);
     if (!axis) return std::nullopt;
     found_.eps = sum->shift;
     found_.first_axis = *axis;
-    return root_of_square(*mean->inputs[0]);
+    return is_of_centred_ ? mean->inputs[0] : root_of_square(*mean->inputs[0]);
   }
 
   std::optional<ValueId> read_root(ValueId id) {
@@ -122,20 +130,35 @@ class NormReader {
     if (node.op == OpId::div) {
       const auto x = read_root(*node.inputs[1]);
       found_.x = *node.inputs[0];
-      return x == found_.x;
+      return x && is_scaled_by(*x);
     }
     for (const size_t i : {size_t{1}, size_t{0}}) {
       const Node* factor = inner(*node.inputs[i]);
       const auto x = factor ? read_factor(*factor) : std::nullopt;
       found_.x = *node.inputs[1 - i];
-      if (x == found_.x) return true;
+      if (x && is_scaled_by(*x)) return true;
       found_.gamma = std::nullopt;
     }
     return false;
   }
 
+  // Whether found_.x is what the statistics are of: x, or its difference from its mean, which then
+  // is what the norm centres.
+  bool is_scaled_by(ValueId x) {
+    if (!is_of_centred_) return found_.x == x;
+    const Node* difference = producer(found_.x);
+    if (difference == nullptr || difference->op != OpId::sub || difference->inputs[0] != x)
+      return false;
+    const Node* mean = producer(*difference->inputs[1]);
+    if (mean_axis(mean) != found_.first_axis || mean->inputs[0] != x) return false;
+    found_.x = x;
+    found_.is_centred = true;
+    return true;
+  }
+
   // Where x is x0 - mean(x0), for the norm alone: that of x0 is a layer_norm.
   void read_centring(const Node& node) {
+    if (found_.is_centred) return;
     const Node* difference = producer(found_.x);
     if (difference == nullptr || difference->op != OpId::sub || graph_.is_output(found_.x)) return;
     const Node* mean = inner(*difference->inputs[1]);
@@ -224,6 +247,7 @@ class NormReader {
     const ValueId mean = *moved.inputs[by];
     found_.gamma = std::nullopt;
     const auto difference = read_factor(*producer(factor));
+    if (is_of_centred_) return false;
     const Node* centred = difference ? producer(*difference) : nullptr;
     const bool fits = centred != nullptr && centred->op == OpId::sub && centred->inputs[0] == x &&
                       centred->inputs[1] == mean &&
@@ -250,6 +274,7 @@ class NormReader {
   const Module& module_;
   const Graph& graph_;
   WrittenNorm found_;
+  bool is_of_centred_ = false;  // the statistics that were read are a variance
 };
 
 void replace(Graph& graph, const WrittenNorm& norm) {
@@ -273,11 +298,68 @@ void replace(Graph& graph, const WrittenNorm& norm) {
   graph.replace_uses(norm.result, y);
 }
 
+// x - mean(x) that is written twice, for its square and for the norm, is one value.
+class DifferenceJoiner {
+ public:
+  DifferenceJoiner(const Module& module, Graph& graph) : module_(module), graph_(graph) {}
+
+  void join() {
+    std::vector<NodeId> seen;
+    for (const NodeId id : std::vector<NodeId>(graph_.order())) {
+      if (!is_difference(graph_.node(id))) continue;
+      const auto twin = std::find_if(seen.begin(), seen.end(),
+                                     [&](NodeId other) { return are_halves(other, id); });
+      if (twin == seen.end()) {
+        seen.push_back(id);
+        continue;
+      }
+      const ValueId mean = *graph_.node(id).inputs[1];
+      graph_.replace_uses(graph_.node(id).outputs[0], graph_.node(*twin).outputs[0]);
+      graph_.remove_node(id);
+      if (graph_.reader_count(mean) == 0 && !graph_.is_output(mean))
+        graph_.remove_node(*graph_.value(mean).producer);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool is_difference(const Node& node) const {
+    if (node.op != OpId::sub || graph_.is_output(node.outputs[0])) return false;
+    const Node* mean = producer_of(graph_, *node.inputs[1]);
+    return mean != nullptr && mean->op == OpId::reduce_mean && mean->inputs[0] == node.inputs[0];
+  }
+
+  // Of those that read a difference, how many square it.
+  [[nodiscard]] size_t squares_of(const Node& node) const {
+    const std::vector<NodeId> readers = graph_.readers(node.outputs[0]);
+    return static_cast<size_t>(std::count_if(readers.begin(), readers.end(), [this](NodeId id) {
+      return power_of(module_, graph_, graph_.node(id)) == 2;
+    }));
+  }
+
+  // Equal differences, of which one is squared alone and the other not at all.
+  [[nodiscard]] bool are_halves(NodeId first, NodeId second) const {
+    const Node& one = graph_.node(first);
+    const Node& other = graph_.node(second);
+    const Node& mean = *producer_of(graph_, *one.inputs[1]);
+    const Node& other_mean = *producer_of(graph_, *other.inputs[1]);
+    if (one.inputs[0] != other.inputs[0] || mean.attributes != other_mean.attributes) return false;
+    const auto is_square_alone = [this](const Node& node) {
+      return squares_of(node) == graph_.readers(node.outputs[0]).size();
+    };
+    return (is_square_alone(one) && squares_of(other) == 0) ||
+           (is_square_alone(other) && squares_of(one) == 0);
+  }
+
+  const Module& module_;
+  Graph& graph_;
+};
+
 }  // namespace
 
 size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
   size_t changed = 0;
   for (Graph& graph : module.entries) {
+    DifferenceJoiner(module, graph).join();
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const std::optional<WrittenNorm> norm =

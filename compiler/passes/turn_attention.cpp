@@ -90,8 +90,10 @@ class AttentionTurner {
   bool drop_repeats() {
     const auto k = before_repeats(graph_, {.value = *inputs_[kK], .axes = kv_layout_});
     const auto v = before_repeats(graph_, {.value = *inputs_[kV], .axes = kv_layout_});
-    const bool divides = k && v && k->count == v->count && k->count > 0 && k->count < kv_heads_ &&
-                         kv_heads_ % k->count == 0 && heads_ % k->count == 0;
+    const bool is_turned = k && v && (k->heads.axes != kv_layout_ || v->heads.axes != kv_layout_);
+    const bool divides = k && v && !is_turned && k->count == v->count && k->count > 0 &&
+                         k->count < kv_heads_ && kv_heads_ % k->count == 0 &&
+                         heads_ % k->count == 0;
     if (!divides) return false;
     inputs_[kK] = k->heads.value;
     inputs_[kV] = v->heads.value;

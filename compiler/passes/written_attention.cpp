@@ -356,20 +356,34 @@ std::optional<RepeatedHeads> before_repeats(const Graph& graph, const WrittenHea
     return RepeatedHeads{.heads = {.value = *node->inputs[0], .axes = heads.axes}, .count = before};
   }
   if (!is_reshaping(*node)) return std::nullopt;
-  const ValueId wide = *node->inputs[0];
+  // The axis of repeats, 'r', behind that of heads; a transpose may stand between.
+  ValueId wide = *node->inputs[0];
+  if (!merges_at(shape_of(wide), shape, axis)) return std::nullopt;
+  std::string axes = heads.axes;
+  axes.insert(axis + 1, 1, 'r');
   const Node* copies = producer_of(graph, wide);
-  if (copies == nullptr || !merges_at(shape_of(wide), shape, axis)) return std::nullopt;
-  if (copies->op != OpId::expand && copies->op != OpId::tile) return std::nullopt;
+  if (copies != nullptr && copies->op == OpId::transpose) {
+    const std::vector<size_t> perm = permutation_of(graph, *copies);
+    std::string before = axes;
+    for (size_t i = 0; i < perm.size(); ++i) before[perm[i]] = axes[i];
+    axes = before;
+    wide = *copies->inputs[0];
+    copies = producer_of(graph, wide);
+  }
+  if (copies == nullptr || (copies->op != OpId::expand && copies->op != OpId::tile))
+    return std::nullopt;
+  const size_t repeats = axes.find('r');
   const Shape& narrow = shape_of(*copies->inputs[0]);
   Shape wanted = shape_of(wide);
-  wanted[axis + 1] = 1;
-  if (narrow != wanted || narrow[axis].is_free()) return std::nullopt;
-  const int64_t count = narrow[axis];
-  wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+  wanted[repeats] = 1;
+  const Dim count = wanted[axes.find('h')];
+  if (narrow != wanted || count.is_free()) return std::nullopt;
+  wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(repeats));
+  axes.erase(repeats, 1);
   const Node* view = producer_of(graph, *copies->inputs[0]);
   if (view == nullptr || !is_reshaping(*view) || shape_of(*view->inputs[0]) != wanted)
     return std::nullopt;
-  return RepeatedHeads{.heads = {.value = *view->inputs[0], .axes = heads.axes}, .count = count};
+  return RepeatedHeads{.heads = {.value = *view->inputs[0], .axes = axes}, .count = count};
 }
 
 std::optional<WrittenAttention> written_attention(const Module& module, const Graph& graph,

@@ -10,7 +10,8 @@ times of both, the error of each against the same network in f64, the share of t
 
 A network is exported, compiled and warmed up beside others; what is timed has the GPU to itself (locks in RECORDS). Each becomes a
 file RECORDS/NETWORK.json; the table is made of all that are there. PyTorch's modes: graph (a CUDA graph of the module as it
-stands), compile (torch.compile in a CUDA graph; --compile-mode max-autotune-no-cudagraphs takes minutes a network).
+stands), compile (torch.compile in a CUDA graph), autotune (torch.compile's max-autotune in a CUDA graph: minutes a network, so it is
+measured only where --peers names it).
 """
 import argparse
 import concurrent.futures
@@ -31,7 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import packages  # noqa: E402
 
-MODES = ("graph", "compile")
+# How torch.compile is asked in each of PyTorch's modes; graph leaves it out.
+MODES = {"graph": None, "compile": {}, "autotune": {"mode": "max-autotune-no-cudagraphs"}}
 
 
 def parse_arguments():
@@ -41,8 +43,7 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, help="build folder whose bin/ holds rlxc and rlxrun")
     parser.add_argument("--targets", default="cuda,vulkan-nvidia", help="of cuda and the profiles of vulkan")
     parser.add_argument("--arch", help="rlxc --arch: CUDA architectures to compile for, instead of all")
-    parser.add_argument("--peers", default="graph,compile", help="of graph,compile; none: rlx alone")
-    parser.add_argument("--compile-mode", default="default", help="mode of torch.compile")
+    parser.add_argument("--peers", default="graph,compile", help="of graph,compile,autotune; none: rlx alone")
     parser.add_argument("--repeat", type=int, default=50, help="timed runs of each")
     parser.add_argument("-j", "--jobs", type=int, default=1, help="networks prepared at once")
     parser.add_argument("--seconds", type=float, default=900, help="a network that takes longer is told as such")
@@ -54,6 +55,9 @@ def parse_arguments():
     args = parser.parse_args()
     args.targets = [name for name in args.targets.split(",") if name != "none"]
     args.peers = [name for name in args.peers.split(",") if name != "none"]
+    for name in args.peers:
+        if name not in MODES:
+            parser.error(f"--peers names {name!r}; there are {', '.join(MODES)} and none")
     if not (args.report or args.list) and args.build is None:
         parser.error("--build is needed")
     return args
@@ -177,7 +181,7 @@ def reference(network, device):
         return first_tensor(module(*inputs)).cpu()
 
 
-def prepared_peer(args, network, mode, gpu):
+def prepared_peer(network, mode, gpu):
     """The call of one mode, captured in a CUDA graph, and the tensor that it writes."""
     import torch
 
@@ -188,8 +192,8 @@ def prepared_peer(args, network, mode, gpu):
     if any(isinstance(m, torch.nn.Conv2d) for m in module.modules()):
         module = module.to(memory_format=torch.channels_last)
     call = module
-    if mode == "compile":
-        call = torch.compile(module, mode=None if args.compile_mode == "default" else args.compile_mode, dynamic=False)
+    if MODES[mode] is not None:
+        call = torch.compile(module, dynamic=False, **MODES[mode])
     with torch.no_grad():
         call(*inputs)  # compiles: mostly work of the processor
         torch.cuda.synchronize()
@@ -217,7 +221,7 @@ def measure(args, network):
             wanted = reference(network, "cpu" if network.domain == "sequence" else device)  # cuDNN's recurrent layers fault in f64
         for mode in args.peers:
             try:
-                ready[mode] = prepared_peer(args, network, mode, gpu)
+                ready[mode] = prepared_peer(network, mode, gpu)
             except Exception as error:  # a mode that cannot do this network is a cell of the table
                 record[mode] = {"failed": f"{type(error).__name__}: {str(error).strip()[-300:]}"}
         with gpu.alone():

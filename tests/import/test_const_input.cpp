@@ -107,16 +107,15 @@ TEST_CASE("a value for no input, or one that does not fit, is refused with its n
 #ifdef RLX_HAS_ONNX
 namespace {
 
-// y = x cut to the first "count" rows, which is an input of the model.
-onnx::ModelProto cut_by_input() {
-  onnx::ModelProto model = model_with_input({"5", "2"});
+// y = x "count" times, which is an input of the model.
+onnx::ModelProto tiled_by_input() {
+  onnx::ModelProto model = model_with_input({"5"});
   onnx::GraphProto& graph = *model.mutable_graph();
   onnx::ValueInfoProto& count = *graph.add_input();
   count.set_name("count");
   count.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::INT64);
   count.mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(-1);
-  add_integers(graph, "zero", {0});
-  add_node(graph, "Slice", {"x", "zero", "count"}, {"y"});
+  add_node(graph, "Tile", {"x", "count"}, {"y"});
   graph.add_output()->set_name("y");
   return model;
 }
@@ -124,7 +123,7 @@ onnx::ModelProto cut_by_input() {
 }  // namespace
 
 TEST_CASE("what an ONNX model must know may be given with --const, which its refusal says") {
-  const onnx::ModelProto model = cut_by_input();
+  const onnx::ModelProto model = tiled_by_input();
   check_error(read_bad(model, {.shapes = {{"count", {1}}}}), DiagCode::UnsupportedOp,
               "--const count=VALUE");
   const SourceGraph graph = read_good(model, {.fixed_inputs = {{"count", "[3]"}}});

@@ -123,6 +123,102 @@ TEST_CASE("a Loop whose count the run knows is padded, and says how many rows co
   check_error(read_bad(model_with_loop("m")), DiagCode::UnsupportedOp, "--max-iterations N");
 }
 
+TEST_CASE(
+    "sequences are names of tensors while a model is read, in loops that are put in place too") {
+  // Rows of x, each doubled, joined: in two trips of a loop that carries the sequence.
+  onnx::ModelProto model = model_with_input({"2", "3"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_scalar(graph, "two", 2);
+  add_node(graph, "SequenceEmpty", {}, {"none"});
+  add_node(graph, "SplitToSequence", {"x"}, {"parts"});
+  onnx::NodeProto& node = add_node(graph, "Loop", {"two", "", "none"}, {"all"});
+  onnx::GraphProto& body = add_graph(node, "body");
+  add_input(body, "i", onnx::TensorProto::INT64, {});
+  add_input(body, "go", onnx::TensorProto::BOOL, {});
+  body.add_input()->set_name("so_far");
+  body.mutable_input(2)->mutable_type()->mutable_sequence_type();
+  add_node(body, "SequenceAt", {"parts", "i"}, {"part"});
+  add_node(body, "Add", {"part", "part"}, {"twice"});
+  add_node(body, "SequenceInsert", {"so_far", "twice"}, {"more"});
+  for (const char* name : {"go", "more"}) body.add_output()->set_name(name);
+  add_scalar(graph, "first", 0);
+  add_node(graph, "SequenceErase", {"all", "first"}, {"rest"});
+  add_node(graph, "SequenceConstruct", {"x", "x"}, {"pair"});
+  add_node(graph, "Identity", {"pair"}, {"same"});
+  add_integer(add_node(graph, "ConcatFromSequence", {"all"}, {"y"}), "axis", 0);
+  add_integer(add_node(graph, "ConcatFromSequence", {"rest"}, {"z"}), "axis", 0);
+  onnx::NodeProto& stacked = add_node(graph, "ConcatFromSequence", {"same"}, {"s"});
+  add_integer(stacked, "axis", 0);
+  add_integer(stacked, "new_axis", 1);
+  add_node(graph, "SequenceLength", {"all"}, {"n"});
+  for (const char* name : {"y", "z", "s", "n"}) graph.add_output()->set_name(name);
+  Tensor x = reals({1, 2, 3, 4, 5, 6});
+  x.type.shape = {2, 3};
+  const auto got = evaluated(read_good(model), {x});
+  CHECK(got[0].floats == std::vector<double>{2, 4, 6, 8, 10, 12});
+  CHECK(got[1].floats == std::vector<double>{8, 10, 12});
+  CHECK(got[2].type.shape == Shape{2, 2, 3});
+  CHECK(got[3].integers == std::vector<int64_t>{2});
+}
+
+TEST_CASE("a sequence where a tensor is wanted, and a place outside it, are refused") {
+  const auto with = [](const std::string& op, const std::vector<std::string>& inputs) {
+    onnx::ModelProto model = model_with_input({"2"});
+    onnx::GraphProto& graph = *model.mutable_graph();
+    add_scalar(graph, "two", 2);
+    add_node(graph, "SequenceConstruct", {"x", "x"}, {"pair"});
+    add_node(graph, op, inputs, {"y"});
+    graph.add_output()->set_name("y");
+    return model;
+  };
+  check_error(read_bad(with("Relu", {"pair"})), DiagCode::UnsupportedOp,
+              "input 0 is a sequence, wanted a tensor");
+  check_error(read_bad(with("Identity", {"pair"})), DiagCode::UnsupportedOp,
+              "output \"y\" is a sequence");
+  check_error(read_bad(with("SequenceLength", {"x"})), DiagCode::UnsupportedOp,
+              "input 0 is a tensor, wanted a sequence");
+  check_error(read_bad(with("SequenceAt", {"pair", "two"})), DiagCode::UnsupportedOp,
+              "place 2 lies outside a sequence of 2 elements");
+}
+
+TEST_CASE("a Slice whose bounds the run gives is as long as it may be, with a count") {
+  const auto with = [](bool is_window) {
+    onnx::ModelProto model = model_with_input({"5"});
+    onnx::GraphProto& graph = *model.mutable_graph();
+    add_input(graph, "from", onnx::TensorProto::INT64, {1});
+    add_integers(graph, "two", {2});
+    if (is_window) add_node(graph, "Add", {"from", "two"}, {"to"});
+    if (!is_window) add_input(graph, "to", onnx::TensorProto::INT64, {1});
+    add_node(graph, "Slice", {"x", "from", "to"}, {"y"});
+    add_node(graph, "ReduceSum", {"y"}, {"sum"});
+    for (const char* name : {"y", "sum"}) graph.add_output()->set_name(name);
+    return model;
+  };
+  const Tensor x = reals({1, 2, 4, 8, 16});
+  const auto number = [](int64_t value) {
+    Tensor result = integer(DType::i64, value);
+    result.type.shape = {1};
+    return result;
+  };
+  const SourceGraph graph = read_good(with(false));
+  CHECK(graph.entries[0].outputs == std::vector<std::string>{"y", "sum", "y.count"});
+  struct Row {
+    int64_t from, to, count;
+    double sum;
+  };
+  for (const Row& row : {Row{1, 3, 2, 6}, Row{-2, 100, 2, 24}, Row{3, 3, 0, 0}, Row{4, 1, 0, 0},
+                         Row{0, -1, 4, 15}, Row{-100, 100, 5, 31}}) {
+    const auto got = evaluated(graph, {x, number(row.from), number(row.to)});
+    CHECK(got[0].type.shape == Shape{5});
+    CHECK(got[1].floats[0] == row.sum);
+    CHECK(got[2].integers[0] == row.count);
+  }
+  // An end that is so far behind its start leaves no more rows.
+  const auto got = evaluated(read_good(with(true)), {x, number(4)});
+  CHECK(got[0].type.shape == Shape{2});
+  CHECK(got[1].floats[0] == 16);
+}
+
 TEST_CASE("a Scan walks its inputs in the directions and along the axes that it is given") {
   onnx::ModelProto model = model_with_input({"2", "3"});
   onnx::GraphProto& graph = *model.mutable_graph();

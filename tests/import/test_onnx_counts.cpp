@@ -124,6 +124,44 @@ TEST_CASE("a scatter drops rows that do not count") {
         std::vector<double>{7, -1, 2, -3, 0, -9});
 }
 
+TEST_CASE("a size that is cut out of a shape is the count, and other sizes of it are known") {
+  // As masked_scatter is written: as many updates as there are places.
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "one", {1});
+  add_node(graph, "Transpose", {"places"}, {"index"});
+  add_node(graph, "Shape", {"index"}, {"dims"});
+  add_node(graph, "Gather", {"dims", "zero"}, {"found"});
+  add_node(graph, "Slice", {"x", "zero", "found"}, {"updates"});
+  add_node(graph, "ScatterND", {"r", "index", "updates"}, {"y"});
+  // The other size of the shape is 1 whatever counts.
+  add_node(graph, "Gather", {"dims", "one"}, {"width"});
+  add_node(graph, "Expand", {"x", "width"}, {"z"});
+  for (const char* name : {"y", "z"}) graph.add_output()->set_name(name);
+  const SourceGraph source = read_good(model);
+  CHECK(source.entries[0].outputs == std::vector<std::string>{"y", "z"});
+  CHECK(evaluated(source, kInput)[0].floats == std::vector<double>{1, 0, -2, 0, 0, 3});
+}
+
+TEST_CASE("rows that end early are scattered into") {
+  onnx::ModelProto model = model_of_kept();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "Shape", {"kept"}, {"dims"});
+  add_node(graph, "Squeeze", {"dims"}, {"count"});
+  add_integers(graph, "step", {1});
+  for (const char* name : {"zero", "step"})
+    add_node(graph, "Squeeze", {name}, {std::string(name) + "_number"});
+  add_node(graph, "Range", {"zero_number", "count", "step_number"}, {"index"});
+  add_node(graph, "Neg", {"kept"}, {"negative"});
+  add_node(graph, "Abs", {"kept"}, {"rows"});
+  add_node(graph, "ScatterElements", {"rows", "index", "negative"}, {"y"});
+  graph.add_output()->set_name("y");
+  const auto got = evaluated(read_good(model), kInput);
+  CHECK(std::vector(got[0].floats.begin(), got[0].floats.begin() + 3) ==
+        std::vector<double>{-1, -3, -5});
+  CHECK(got[1].integers[0] == 3);
+}
+
 TEST_CASE("what would read rows that do not count is refused with its node") {
   onnx::ModelProto model = model_of_kept();
   onnx::GraphProto& graph = *model.mutable_graph();

@@ -190,6 +190,17 @@ TEST_CASE("heads that share keys are seen through expand, repeat and one head fo
     CHECK(attribute_of<int64_t>(only_node(module, "attention"), "num_kv_heads") == 2);
     CHECK(node_lines(module) == Lines{"attention(q, k, v)"});
   }
+  // Keys that are turned before copies and heads become one axis.
+  const std::string turned_copies =
+      op_text("unsqueeze", R"("k")", "k5", R"("axes": [2])") + ", " +
+      op_text("expand", R"("k5")", "ke", R"("shape": [1, 2, 2, 3, 8])") + ", " +
+      op_text("transpose", R"("ke")", "kd", R"("perm": [0, 1, 2, 4, 3])") + ", " +
+      op_text("reshape", R"("kd")", "kt", R"("shape": [1, 4, 8, 3])") + ", ";
+  Module late = module_of(R"("inputs": [)" + grouped + R"(], "nodes": [)" + scaled + turned_copies +
+                          repeated("v", "vr") + y + R"(], "outputs": ["y"])");
+  CHECK(apply_keeping_values(see_attention, late) == 1);
+  CHECK(attribute_of<int64_t>(only_node(late, "attention"), "num_kv_heads") == 2);
+  CHECK(node_lines(late) == Lines{"attention(q, k, v)"});
   Module one = module_of(R"("inputs": [)" + q + ", " + input_text("kr", "[1, 1, 3, 8]") + ", " +
                          input_text("vr", "[1, 1, 3, 8]") + R"(], "nodes": [)" + scaled + turned +
                          y + R"(], "outputs": ["y"])");

@@ -110,6 +110,34 @@ TEST_CASE("a norm of x less its mean is a layer_norm") {
   CHECK(only_node(read, "rms_norm").inputs[0] == only_node(read, "exp").inputs[0]);
 }
 
+TEST_CASE("a difference that is written twice is one, and that of a variance is centred too") {
+  const std::string twice = mean_text("x", "mu") + ", " + op_text("sub", R"("x", "mu")", "d") +
+                            ", " + op_text("mul", R"("d", "d")", "squares") + ", " + kMean + kSum +
+                            op_text("sub", R"("x", "mu")", "again") + ", " +
+                            op_text("sqrt", R"("variance")", "s") + ", ";
+  Module module = with_x(twice + op_text("div", R"("again", "s")", "n") + ", " + kScaledNorm);
+  CHECK(apply_keeping_values(see_norms, module) == 1);
+  CHECK(node_lines(module) == Lines{"layer_norm(x, g)"});
+  // Of another tensor, or less its mean over another axis.
+  for (const char* other : {R"("z", "mu")", R"("x", "rows")"}) {
+    Module stays = with_x(replaced(twice, R"("x", "mu"], "outputs": ["again")",
+                                   std::string(other) + R"(], "outputs": ["again")") +
+                          op_text("div", R"("again", "s")", "y"));
+    check_stays(see_norms, std::move(stays));
+  }
+  const auto of_variance = [](const std::string& axes, const std::string& correction) {
+    return mean_text("x", "mu") + ", " + op_text("sub", R"("x", "mu")", "d") + ", " +
+           op_text("variance", R"("x")", "mean",
+                   R"("keep_dims": true, "correction": )" + correction + R"(, "axes": )" + axes) +
+           ", " + kSum + kInverse + op_text("mul", R"("d", "inverse")", "n") + ", " + kScaledNorm;
+  };
+  Module biased = with_x(of_variance("[-1]", "0"));
+  CHECK(apply_keeping_values(see_norms, biased) == 1);
+  CHECK(node_lines(biased) == Lines{"layer_norm(x, g)"});
+  check_stays(see_norms, with_x(of_variance("[-1]", "1")));
+  check_stays(see_norms, with_x(of_variance("[1, 2]", "0")));
+}
+
 TEST_CASE("several of the last axes are normalised together") {
   Module module =
       with_x(replaced(kStatistics, "[-1]", "[1, 2]") + op_text("mul", R"("inverse", "x")", "n") +

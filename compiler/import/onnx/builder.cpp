@@ -3,6 +3,7 @@
 #include "compiler/import/onnx/builder.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/padding.h"
@@ -15,6 +16,10 @@ namespace {
 
 // Values with more elements are left to the device and to the compiler's own folding.
 constexpr int64_t kMostKnownElements = 4096;
+
+bool is_one_integer(const TensorType& type) {
+  return kind_of(type.dtype) == DTypeKind::Int && element_count(type.shape) == 1;
+}
 
 bool can_be_known(const TensorType& type) {
   const DTypeKind kind = kind_of(type.dtype);
@@ -90,6 +95,14 @@ ValueId Builder::emit(std::string_view op, Inputs inputs, Attributes attributes)
 std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attributes attributes,
                                        size_t output_count) {
   while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+  for (const auto& input : inputs) {
+    if (input && sequence(*input) != nullptr)
+      throw Refusal{.code = DiagCode::UnsupportedOp,
+                    .message = "it gives or reads a sequence where a tensor is wanted",
+                    .hint =
+                        "take an element with SequenceAt, or join them with "
+                        "ConcatFromSequence"};
+  }
   const bool is_padded = std::any_of(inputs.begin(), inputs.end(), [this](const auto& input) {
     return input && padding(*input) != nullptr;
   });
@@ -123,8 +136,21 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
   }
   auto folded = fold(graph_.node(id));
   if (folded) return std::move(*folded);
+  if (outputs.size() == 1 && is_one_integer(type(outputs[0]))) {
+    if (const std::optional<int64_t> number = copied_number(outputs[0]).number)
+      return {constant_for(outputs[0], *number)};
+  }
   follow_counts(graph_.node(id));
   return outputs;
+}
+
+// One integer that is known in the place of a node's result.
+ValueId Builder::constant_for(ValueId id, int64_t number) {
+  Tensor tensor = Tensor::zeros(type(id));
+  tensor.integers.front() = number;
+  if (!options_.keeps_folded_nodes) return add_constant(stem_ + ".value", tensor);
+  known_.emplace(index_of(id), std::move(tensor));
+  return id;
 }
 
 const Padding* Builder::padding(ValueId id) const {
@@ -134,6 +160,17 @@ const Padding* Builder::padding(ValueId id) const {
 
 void Builder::set_padding(ValueId id, const Padding& padding) {
   paddings_.insert_or_assign(index_of(id), padding);
+}
+
+ValueId Builder::add_sequence(Sequence elements) {
+  const ValueId id = graph_.add_value({.type = {DType::bool_, {}}});
+  sequences_.emplace(index_of(id), std::move(elements));
+  return id;
+}
+
+const Builder::Sequence* Builder::sequence(ValueId id) const {
+  const auto found = sequences_.find(index_of(id));
+  return found == sequences_.end() ? nullptr : &found->second;
 }
 
 void Builder::set_count(ValueId id, int64_t most) {
@@ -147,21 +184,137 @@ const CountRange* Builder::counts(ValueId id) const {
   return found == counts_.end() ? nullptr : &found->second;
 }
 
-bool Builder::is_same(ValueId a, ValueId b) const {
+namespace {
+
+// The place of element `at` of a cut along the only axis; nullopt where it cuts otherwise.
+std::optional<int64_t> place_before_cut(const Node& node, int64_t at, int64_t length) {
+  const auto integer = [&](const char* name, int64_t absent) {
+    const auto found = node.attributes.find(name);
+    return found == node.attributes.end() ? absent : std::get<int64_t>(found->second);
+  };
+  if (node.op == "narrow") {
+    if (node.inputs.size() > 1) return std::nullopt;
+    const int64_t start = integer("start", 0);
+    return at + (start < 0 ? start + length : start);
+  }
+  const auto list = [&](const char* name, int64_t absent) {
+    const auto found = node.attributes.find(name);
+    if (found == node.attributes.end()) return Ints{absent};
+    return std::get<Ints>(found->second);
+  };
+  const Ints starts = list("starts", 0);
+  const Ints steps = list("steps", 1);
+  if (starts.size() != 1 || steps.size() != 1 || steps[0] < 1) return std::nullopt;
+  const int64_t start = starts[0];
+  return std::clamp<int64_t>(start < 0 ? start + length : start, 0, length) +
+         at * static_cast<int64_t>(steps[0]);
+}
+
+}  // namespace
+
+Builder::Copied Builder::copied_number(ValueId id) {
+  constexpr int kMostNodes = 64;
+  const std::set<std::string_view> views = {"reshape", "squeeze", "unsqueeze", "flatten",
+                                            "identity"};
+  ValueId found = id;  // the last of one element
+  int64_t at = 0;      // of the elements of id, which stand in a row
+  for (int i = 0; i < kMostNodes; ++i) {
+    const Value& value = graph_.value(id);
+    if (is_one_integer(value.type)) found = id;
+    if (const Tensor* numbers = known(id); numbers != nullptr && at < numbers->count())
+      return {.id = found, .number = numbers->integers[static_cast<size_t>(at)]};
+    if (!value.producer) break;
+    const Node& node = graph_.node(*value.producer);
+    if (node.inputs.empty() || !node.inputs[0]) break;
+    const TensorType& before = graph_.value(*node.inputs[0]).type;
+    const bool is_row = before.shape.size() == 1;
+    const bool is_widened = node.op == "cast" && kind_of(before.dtype) == DTypeKind::Int &&
+                            kind_of(value.type.dtype) == DTypeKind::Int &&
+                            element_bytes(before.dtype) <= element_bytes(value.type.dtype);
+    if (views.contains(node.op) || is_widened) {
+      id = *node.inputs[0];
+    } else if ((node.op == "narrow" || node.op == "slice") && is_row) {
+      const auto place = place_before_cut(node, at, before.shape[0]);
+      if (!place) break;
+      at = *place;
+      id = *node.inputs[0];
+    } else if (node.op == "gather" && is_row) {
+      const Tensor* index = known(*node.inputs[1]);
+      if (index == nullptr || at >= index->count()) break;
+      const int64_t place = index->integers[static_cast<size_t>(at)];
+      at = place < 0 ? place + static_cast<int64_t>(before.shape[0]) : place;
+      id = *node.inputs[0];
+    } else if (node.op == "concat" && value.type.shape.size() == 1) {
+      for (const auto& part : node.inputs) {
+        id = *part;
+        const int64_t length = graph_.value(id).type.shape[0];
+        if (at < length) break;
+        at -= length;
+      }
+    } else {
+      break;
+    }
+  }
+  return {.id = found, .number = std::nullopt};
+}
+
+Builder::Offset Builder::offset_of(ValueId id) {
+  constexpr int kMostNodes = 16;
+  Offset offset{.base = copied_number(id).id};
+  for (int i = 0; i < kMostNodes; ++i) {
+    const Value& value = graph_.value(offset.base);
+    const Node* node = value.producer ? &graph_.node(*value.producer) : nullptr;
+    if (node == nullptr || (node->op != "add" && node->op != "sub")) break;
+    const auto known_at = [&](size_t k) -> std::optional<int64_t> {
+      const Tensor* found = known(*node->inputs[k]);
+      if (found == nullptr || !is_one_integer(found->type)) return std::nullopt;
+      return found->integers.front();
+    };
+    const std::optional<int64_t> second = known_at(1);
+    const std::optional<int64_t> first = node->op == "add" ? known_at(0) : std::nullopt;
+    if (!first && !second) break;
+    const int64_t number = second ? *second : *first;
+    if (std::abs(number) > kMaxDim) break;
+    offset.added += node->op == "sub" ? -number : number;
+    offset.base = copied_number(*node->inputs[second ? 0 : 1]).id;
+  }
+  return offset;
+}
+
+std::optional<int64_t> Builder::distance(ValueId a, ValueId b) {
+  if (!is_one_integer(type(a)) || !is_one_integer(type(b))) return std::nullopt;
+  const Offset first = offset_of(a);
+  const Offset second = offset_of(b);
+  if (!is_same(first.base, second.base)) return std::nullopt;
+  return second.added - first.added;
+}
+
+bool Builder::is_same(ValueId a, ValueId b) {
   constexpr size_t kMostPairs = 4096;
   std::vector<std::pair<ValueId, ValueId>> open = {{a, b}};
   std::set<std::pair<size_t, size_t>> seen;
   while (!open.empty()) {
-    const auto [left, right] = open.back();
+    const auto [given, wanted] = open.back();
     open.pop_back();
+    ValueId left = given;
+    ValueId right = wanted;
+    if (is_one_integer(type(given)) && is_one_integer(type(wanted))) {
+      const Copied one = copied_number(given);
+      const Copied other = copied_number(wanted);
+      if (one.number && other.number) {
+        if (one.number != other.number) return false;
+        continue;
+      }
+      left = one.id;
+      right = other.id;
+    }
     if (left == right || !seen.insert({index_of(left), index_of(right)}).second) continue;
     if (seen.size() > kMostPairs) return false;
-    const auto first = known_.find(index_of(left));
-    const auto second = known_.find(index_of(right));
-    if (first != known_.end() && second != known_.end()) {
-      if (first->second.type == second->second.type &&
-          first->second.integers == second->second.integers &&
-          first->second.floats == second->second.floats)
+    const Tensor* first = known(left);
+    const Tensor* second = known(right);
+    if (first != nullptr && second != nullptr) {
+      if (first->type == second->type && first->integers == second->integers &&
+          first->floats == second->floats)
         continue;
       return false;
     }
@@ -210,6 +363,10 @@ std::vector<ValueId> Builder::emit_control(std::string_view op, Inputs inputs,
                                            Attributes attributes, std::vector<Body> bodies,
                                            const std::vector<TensorType>& types) {
   const auto check = [&](ValueId id) {
+    if (sequence(id) != nullptr)
+      throw Refusal{.code = DiagCode::UnsupportedOp,
+                    .message = "it takes or gives a sequence where only the run knows what it does",
+                    .hint = "carry a tensor, or let its condition and its trips be known"};
     if (padding(id) == nullptr) return;
     throw Refusal{.code = DiagCode::UnsupportedOp,
                   .message = "as op " + in_quotes(std::string(op)) +

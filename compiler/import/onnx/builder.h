@@ -34,6 +34,8 @@ struct CountRange {
 
 class Builder {
  public:
+  // A list of values whose length is known while the model is imported.
+  using Sequence = std::vector<ValueId>;
   struct Options {
     // Nodes whose results are known stay in the graph; otherwise constants take their place.
     bool keeps_folded_nodes = false;
@@ -83,12 +85,23 @@ class Builder {
   [[nodiscard]] const Padding* padding(ValueId id) const;
   void set_padding(ValueId id, const Padding& padding);
   void forget_padding(ValueId id) { paddings_.erase(index_of(id)); }
+  // Integers of 8 bits that stand for ones of 4.
+  void mark_nibbles(ValueId id) { nibbles_.insert(index_of(id)); }
+  [[nodiscard]] bool is_nibbles(ValueId id) const { return nibbles_.contains(index_of(id)); }
+  // A value that stands for a sequence: no operator of rlx reads it.
+  ValueId add_sequence(Sequence elements);
+  // nullptr: a tensor.
+  [[nodiscard]] const Sequence* sequence(ValueId id) const;
   // A number of rows that only the run knows, `most` at most.
   void set_count(ValueId id, int64_t most);
   // nullptr where a value is known, or depends on more than counts.
   const CountRange* counts(ValueId id) const;
-  // Whether two values are computed alike from the same ones.
-  [[nodiscard]] bool is_same(ValueId a, ValueId b) const;
+  // Whether two values are computed alike from the same ones; numbers that are cut out of others
+  // and joined to them are those.
+  bool is_same(ValueId a, ValueId b);
+
+  // b - a, where both are one integer of the run and numbers that are known added to it.
+  std::optional<int64_t> distance(ValueId a, ValueId b);
 
   // Inputs of the model on which the elements (not the shape) of a value depend.
   [[nodiscard]] std::set<std::string> inputs_behind(ValueId id) const;
@@ -109,8 +122,21 @@ class Builder {
     bool is_param = false;
   };
   std::optional<std::vector<ValueId>> fold(const Node& node);
+  ValueId constant_for(ValueId id, int64_t number);
   // What a node gives that depends on counts and known values alone.
   void follow_counts(const Node& node);
+  struct Offset {
+    ValueId base{};
+    int64_t added = 0;
+  };
+  // One integer as another one and what is added to it.
+  Offset offset_of(ValueId id);
+  struct Copied {
+    ValueId id{};
+    std::optional<int64_t> number;  // where it is known
+  };
+  // Of one integer that is cut out of others and joined to them: the one that it is.
+  Copied copied_number(ValueId id);
   std::string fresh_name(const std::string& stem);
   NodeId add_node(Node node);
   [[nodiscard]] std::vector<NodeId> live_nodes(const std::vector<ValueId>& results,
@@ -126,6 +152,8 @@ class Builder {
   std::unordered_map<size_t, Tensor> known_;
   std::unordered_map<size_t, Padding> paddings_;
   std::unordered_map<size_t, CountRange> counts_;
+  std::unordered_map<size_t, Sequence> sequences_;
+  std::set<size_t> nibbles_;
   std::unordered_map<size_t, std::string> names_;  // of the file
   NumberedNames used_names_;
   uint64_t node_count_ = 0;

@@ -19,11 +19,6 @@ const onnx::GraphProto& graph_of(NodeReader& reader, std::string_view name) {
   const onnx::AttributeProto* attribute = reader.attribute(name);
   if (attribute == nullptr || !attribute->has_g())
     reader.refuse("attribute " + in_quotes(name) + " is no graph");
-  for (const onnx::ValueInfoProto& input : attribute->g().input()) {
-    if (!input.has_type() || input.type().has_tensor_type()) continue;
-    reader.refuse("input " + in_quotes(input.name()) + " of its graph is no tensor",
-                  "rlx has no sequences and no optional values: carry a tensor");
-  }
   return attribute->g();
 }
 
@@ -196,7 +191,7 @@ class LoopImport {
       : reader_(reader), control_(control), graph_(graph_of(reader, "body")) {
     trips_ = reader.optional_input(0);
     condition_ = reader.optional_input(1);
-    for (size_t i = 2; i < reader.input_count(); ++i) carries_.push_back(reader.input(i));
+    for (size_t i = 2; i < reader.input_count(); ++i) carries_.push_back(reader.any_input(i));
     check_counts(reader, graph_, 2 + carries_.size(), 1 + carries_.size());
     row_count_ = static_cast<size_t>(graph_.output_size()) - 1 - carries_.size();
     if (condition_) check_condition(reader, *condition_, "the condition");
@@ -259,7 +254,8 @@ class LoopImport {
 
   Builder::Body make_body() {
     std::vector<TensorType> types = {{DType::i64, {}}, {DType::bool_, {}}};
-    for (const ValueId carry : carries_) types.push_back(reader_.type(carry));
+    for (size_t i = 0; i < carries_.size(); ++i)
+      types.push_back(reader_.type(reader_.input(2 + i)));  // a sequence is refused
     return body_of(reader_, control_, "body", graph_, types);
   }
 

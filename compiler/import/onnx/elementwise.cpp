@@ -228,7 +228,6 @@ constexpr std::array kElementwiseRows = {
     OnnxOp{"Exp", unary, "exp"},
     OnnxOp{"Floor", unary, "floor"},
     OnnxOp{"HardSwish", unary, "hard_swish"},
-    OnnxOp{"Identity", unary, "identity"},
     OnnxOp{"IsNaN", unary, "is_nan"},
     OnnxOp{"Log", unary, "log"},
     OnnxOp{"Mish", unary, "mish"},

@@ -215,8 +215,10 @@ class ModelImporter {
       try {
         ConstantTensor decoded = tensors_.decode(tensor, model_, what);
         const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
-        scope.values[tensor.name()] = builder_.add_constant(tensor.name(), std::move(decoded.type),
-                                                            std::move(decoded.data), is_param);
+        const ValueId id = builder_.add_constant(tensor.name(), std::move(decoded.type),
+                                                 std::move(decoded.data), is_param);
+        if (decoded.is_nibbles) builder_.mark_nibbles(id);
+        scope.values[tensor.name()] = id;
       } catch (const Refusal& refusal) {
         error(refusal.code, refusal.message, refusal.hint);
       }
@@ -254,7 +256,7 @@ class ModelImporter {
       throw Refusal{.code = DiagCode::BadField, .message = what + ": its name " + *fault};
     if (!input.type().has_tensor_type())
       throw Refusal{.message = what + " is no tensor",
-                    .hint = "rlx has no sequences, maps and optional values"};
+                    .hint = "inputs are tensors: make the elements of a sequence inputs"};
     const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
     if (options_.fixed_inputs.contains(input.name())) {
       scope.values[input.name()] =
@@ -608,6 +610,9 @@ class ModelImporter {
       if (found == nullptr) {
         error(DiagCode::UnknownValue,
               "output " + in_quotes(output.name()) + " is defined by nothing");
+      } else if (found->has_value() && builder_.sequence(**found) != nullptr) {
+        error(DiagCode::UnsupportedOp, "output " + in_quotes(output.name()) + " is a sequence",
+              "make its elements outputs, or join them with ConcatFromSequence");
       } else if (found->has_value()) {
         outputs.push_back({.name = output.name(), .value = **found});
       }

@@ -64,16 +64,70 @@ void counted_slice(NodeReader& n) {
     const Padding* padding = n.builder().padding(y);
     if (padding != nullptr && padding->axis != axis)
       n.refuse("the run decides how many rows of two axes count");
-    ValueId count =
-        n.emit("max", {n.emit("sub", {*ends.counts[i], count_scalar(n.builder(), starts[i])}),
-                       count_scalar(n.builder(), 0)});
+    ValueId count = *ends.counts[i];
+    if (starts[i] > 0)
+      count = n.emit("max", {n.emit("sub", {count, count_scalar(n.builder(), starts[i])}),
+                             count_scalar(n.builder(), 0)});
+    // A count is none below 0, and none above the most rows that there are.
     const int64_t rows = n.type(y).shape[axis];
-    count = smaller_count(n.builder(), count,
-                          padding != nullptr ? padding->count : count_scalar(n.builder(), rows));
+    if (padding != nullptr) {
+      count = smaller_count(n.builder(), count, padding->count);
+    } else if (ends.most[i] > starts[i] + rows) {
+      count = smaller_count(n.builder(), count, count_scalar(n.builder(), rows));
+    }
     n.builder().set_padding(y, {.axis = axis, .count = count});
   }
   n.set_output(0, y);
 }
+
+// Rows along one axis from and to where the run says: as many as there are rows at most, or as many
+// as its end lies behind its start. Those that count come first.
+class RunSlice {
+ public:
+  explicit RunSlice(NodeReader& n) : n_(n) {
+    axis_ = static_cast<size_t>(
+        n.axis(n.has_input(3) ? n.known_int(3, "the axis") : int64_t{0}, n.rank(0)));
+    if (n.has_input(4) && n.known_int(4, "the step") != 1)
+      n.refuse("the run decides where it starts or ends, and it does not go forward one by one");
+    length_ = n.shape(0)[axis_];
+    const Padding* padding = n.builder().padding(n.input(0));
+    if (padding != nullptr && padding->axis != axis_)
+      n.refuse("the run decides how many rows of two axes count");
+    rows_ = padding != nullptr ? padding->count : number(length_);
+  }
+
+  void build() {
+    const ValueId start = place(n_.run_number(1, "the start"));
+    const ValueId end = place(n_.run_number(2, "the end"));
+    const std::optional<int64_t> distance = n_.builder().distance(n_.input(1), n_.input(2));
+    const int64_t most = std::clamp<int64_t>(distance.value_or(length_), 0, length_);
+    ValueId count = n_.emit("max", {n_.emit("sub", {end, start}), number(0)});
+    count = n_.emit("min", {count, number(most)});
+    n_.builder().set_count(count, most);
+    const ValueId steps = n_.emit("ramp", {number(0), number(1)}, {{"count", most}});
+    const ValueId places =
+        n_.emit("min", {n_.emit("add", {steps, start}), number(std::max<int64_t>(length_ - 1, 0))});
+    const ValueId y = n_.emit("gather", {bare_rows(n_.builder(), n_.input(0)), places},
+                              {{"axis", static_cast<int64_t>(axis_)}});
+    n_.builder().set_padding(y, {.axis = axis_, .count = count});
+    n_.set_output(0, y);
+  }
+
+ private:
+  ValueId number(int64_t value) { return count_scalar(n_.builder(), value); }
+
+  // Counted from the end where negative, and inside the rows.
+  ValueId place(ValueId at) {
+    const ValueId is_behind = n_.emit("lt", {at, number(0)});
+    const ValueId from_end = n_.emit("where", {is_behind, n_.emit("add", {at, rows_}), at});
+    return n_.emit("min", {n_.emit("max", {from_end, number(0)}), rows_});
+  }
+
+  NodeReader& n_;
+  size_t axis_ = 0;
+  int64_t length_ = 0;
+  ValueId rows_{};
+};
 
 // Bounds as attributes, since opset 10 as inputs.
 void slice(NodeReader& n, const OnnxOp&) {
@@ -81,6 +135,10 @@ void slice(NodeReader& n, const OnnxOp&) {
   if (n.opset() >= 10) {
     if (n.builder().counts(n.input(1)) != nullptr || n.builder().counts(n.input(2)) != nullptr)
       return counted_slice(n);
+    const bool is_known =
+        n.builder().known(n.input(1)) != nullptr && n.builder().known(n.input(2)) != nullptr;
+    if (!is_known && element_count(n.shape(1)) == 1 && element_count(n.shape(2)) == 1)
+      return RunSlice(n).build();
     attributes.emplace("starts", n.known_ints(1, "the starts"));
     attributes.emplace("ends", n.known_ints(2, "the ends"));
     if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
@@ -108,11 +166,13 @@ void gather_nd(NodeReader& n, const OnnxOp&) {
                          {{"batch_dims", n.integer("batch_dims", 0)}}));
 }
 
-// Updates that do not count go to a row behind x's own, which is cut off again.
-ValueId scattered(NodeReader& n, std::string_view op, size_t axis, Attributes attributes) {
+// Into x whose rows count all. Updates that do not count go to a row behind x's own, which is cut
+// off again.
+ValueId scattered_into(NodeReader& n, std::string_view op, ValueId x, size_t axis,
+                       const Attributes& attributes) {
   Builder& builder = n.builder();
   const Padding* padding = builder.padding(n.input(1));
-  if (padding == nullptr) return n.emit(op, {n.input(0), n.input(1), n.input(2)}, attributes);
+  if (padding == nullptr) return n.emit(op, {x, n.input(1), n.input(2)}, attributes);
   const Padding* updates = builder.padding(n.input(2));
   if (updates != nullptr &&
       (updates->axis != padding->axis || !builder.is_same(updates->count, padding->count)))
@@ -120,7 +180,7 @@ ValueId scattered(NodeReader& n, std::string_view op, size_t axis, Attributes at
   const int64_t rows = n.shape(0).at(axis);
   Ints pads(2 * n.shape(0).size(), 0);
   pads[n.shape(0).size() + axis] = 1;
-  const ValueId longer = n.emit("pad", {n.input(0)}, {{"pads", pads}});
+  const ValueId longer = n.emit("pad", {x}, {{"pads", pads}});
   // Indices of several coordinates all name the last row; others of theirs stay inside.
   ValueId index = n.input(1);
   const bool is_place = op == "scatter_nd" && n.type(index).shape.back() > 1;
@@ -142,6 +202,22 @@ ValueId scattered(NodeReader& n, std::string_view op, size_t axis, Attributes at
   const ValueId y = n.emit(op, {longer, index, bare_rows(builder, n.input(2))}, attributes);
   return n.emit("narrow", {y},
                 {{"axis", static_cast<int64_t>(axis)}, {"start", int64_t{0}}, {"len", rows}});
+}
+
+// Rows of x that do not count are written to by none.
+ValueId scattered(NodeReader& n, std::string_view op, size_t axis, const Attributes& attributes) {
+  Builder& builder = n.builder();
+  const Padding* padding = builder.padding(n.input(0));
+  if (padding == nullptr) return scattered_into(n, op, n.input(0), axis, attributes);
+  const Tensor* index = builder.known(n.input(1));
+  if (index != nullptr && std::any_of(index->integers.begin(), index->integers.end(),
+                                      [](int64_t place) { return place < 0; }))
+    n.refuse("it counts from the end of rows of which the run decides how many count");
+  const Padding kept = *padding;
+  const ValueId y = scattered_into(n, op, bare_rows(builder, n.input(0)), axis, attributes);
+  const ValueId result = n.emit("identity", {y});
+  builder.set_padding(result, kept);
+  return result;
 }
 
 void scatter_elements(NodeReader& n, const OnnxOp&) {

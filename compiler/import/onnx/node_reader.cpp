@@ -36,6 +36,18 @@ bool NodeReader::has_input(size_t i) const {
 }
 
 ValueId NodeReader::input(size_t i) const {
+  const ValueId id = any_input(i);
+  if (model_.builder.sequence(id) == nullptr) return id;
+  refuse("input " + std::to_string(i) + " is a sequence, wanted a tensor",
+         "take an element with SequenceAt, or join them with ConcatFromSequence");
+}
+
+const Builder::Sequence& NodeReader::sequence(size_t i) const {
+  if (const Builder::Sequence* found = model_.builder.sequence(any_input(i))) return *found;
+  refuse("input " + std::to_string(i) + " is a tensor, wanted a sequence");
+}
+
+ValueId NodeReader::any_input(size_t i) const {
   if (has_input(i)) return *inputs_[i];
   throw Refusal{.code = DiagCode::BadArity,
                 .message = "input " + std::to_string(i) + " is missing",
@@ -44,7 +56,7 @@ ValueId NodeReader::input(size_t i) const {
 
 std::optional<ValueId> NodeReader::optional_input(size_t i) const {
   if (!has_input(i)) return std::nullopt;
-  return inputs_[i];
+  return input(i);
 }
 
 const Tensor& NodeReader::known(size_t i, const std::string& what) {
@@ -115,6 +127,13 @@ NodeReader::Sizes NodeReader::sizes(size_t i, const std::string& what) {
     sizes.counts.back() = reshape(element, {});
   }
   return sizes;
+}
+
+ValueId NodeReader::run_number(size_t i, const std::string& what) {
+  if (is_float(dtype(i)) || element_count(shape(i)) != 1)
+    refuse("input " + std::to_string(i) + " gives " + what + " as " + to_string(type(input(i))) +
+           ", wanted one integer");
+  return reshape(cast(input(i), DType::i64), {});
 }
 
 int64_t NodeReader::count_bound(int64_t natural) {
@@ -262,7 +281,10 @@ ValueId NodeReader::scalar(DType dtype, double value) {
 
 ValueId NodeReader::decode(const onnx::TensorProto& tensor, const std::string& what) {
   ConstantTensor decoded = model_.tensors.decode(tensor, model_.owner, what);
-  return builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
+  const ValueId id =
+      builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
+  if (decoded.is_nibbles) builder().mark_nibbles(id);
+  return id;
 }
 
 ValueId NodeReader::cast(ValueId x, DType to) {

@@ -44,8 +44,12 @@ class NodeReader {
   [[nodiscard]] size_t input_count() const { return inputs_.size(); }
   [[nodiscard]] bool has_input(size_t i) const;                  // asking counts as reading it
   void ignore_input(size_t i) const { read_inputs_.insert(i); }  // it has no meaning here
+  // A tensor.
   ValueId input(size_t i) const;
   [[nodiscard]] std::optional<ValueId> optional_input(size_t i) const;
+  // A tensor or a sequence.
+  [[nodiscard]] ValueId any_input(size_t i) const;
+  [[nodiscard]] const Builder::Sequence& sequence(size_t i) const;
   [[nodiscard]] const TensorType& type(ValueId id) const { return model_.builder.type(id); }
   [[nodiscard]] const Shape& shape(size_t i) const { return type(input(i)).shape; }
   [[nodiscard]] DType dtype(size_t i) const { return type(input(i)).dtype; }
@@ -65,6 +69,8 @@ class NodeReader {
     [[nodiscard]] bool are_known() const;
   };
   Sizes sizes(size_t i, const std::string& what);
+  // A number that the run gives, as an i64 scalar.
+  ValueId run_number(size_t i, const std::string& what);
   // The most rows that a result may have whose count the data decide: the definition's, or fewer
   // where the user says so by the node's name or an output's.
   int64_t count_bound(int64_t natural);

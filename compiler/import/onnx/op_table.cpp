@@ -17,10 +17,11 @@ using Index = std::map<std::string_view, const OnnxOp*>;
 
 Index make_index() {
   Index index;
-  for (const auto rows : {elementwise_rows(), shape_rows(), movement_rows(), selection_rows(),
-                          reduction_rows(), product_rows(), attention_rows(), rotary_rows(),
-                          norm_rows(), vision_rows(), quantize_rows(), generator_rows(),
-                          loss_rows(), recurrent_rows(), spectral_rows(), state_space_rows()}) {
+  for (const auto rows :
+       {elementwise_rows(), shape_rows(), movement_rows(), selection_rows(), reduction_rows(),
+        product_rows(), attention_rows(), rotary_rows(), norm_rows(), vision_rows(),
+        quantize_rows(), generator_rows(), loss_rows(), recurrent_rows(), spectral_rows(),
+        state_space_rows(), sequence_rows()}) {
     for (const OnnxOp& row : rows) index.emplace(row.name, &row);
   }
   return index;
@@ -56,23 +57,18 @@ struct GapRow {
   OnnxGap gap;
 };
 
-constexpr OnnxGap kSequences = {"rlx has no sequences and no optional values",
-                                "export the model with plain tensors"};
+constexpr OnnxGap kSequences = {"its body is a function of elements of sequences",
+                                "unroll it before the export"};
 constexpr OnnxGap kStrings = {"rlx has no strings", "move it before the model, to the host"};
 constexpr OnnxGap kNotYet = {"no op of rlx expresses it",
                              "rewrite it with the operators that `rlxc ops --onnx` lists"};
 constexpr OnnxGap kImages = {"images are decoded before the model", "pass pixels as an input"};
 
 constexpr std::array kGaps = {
-    GapRow{"SequenceAt", kSequences},         GapRow{"SequenceConstruct", kSequences},
-    GapRow{"SequenceEmpty", kSequences},      GapRow{"SequenceErase", kSequences},
-    GapRow{"SequenceInsert", kSequences},     GapRow{"SequenceLength", kSequences},
-    GapRow{"SequenceMap", kSequences},        GapRow{"ConcatFromSequence", kSequences},
-    GapRow{"SplitToSequence", kSequences},    GapRow{"Optional", kSequences},
-    GapRow{"OptionalGetElement", kSequences}, GapRow{"OptionalHasElement", kSequences},
-    GapRow{"StringNormalizer", kStrings},     GapRow{"StringConcat", kStrings},
-    GapRow{"StringSplit", kStrings},          GapRow{"RegexFullMatch", kStrings},
-    GapRow{"TfIdfVectorizer", kStrings},      GapRow{"ImageDecoder", kImages},
+    GapRow{"SequenceMap", kSequences},  GapRow{"StringNormalizer", kStrings},
+    GapRow{"StringConcat", kStrings},   GapRow{"StringSplit", kStrings},
+    GapRow{"RegexFullMatch", kStrings}, GapRow{"TfIdfVectorizer", kStrings},
+    GapRow{"ImageDecoder", kImages},
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ std::span<const OnnxOp> elementwise_rows();
 std::span<const OnnxOp> shape_rows();
 std::span<const OnnxOp> movement_rows();
 std::span<const OnnxOp> selection_rows();
+std::span<const OnnxOp> sequence_rows();
 std::span<const OnnxOp> reduction_rows();
 std::span<const OnnxOp> product_rows();
 std::span<const OnnxOp> norm_rows();

@@ -51,13 +51,6 @@ constexpr std::array<TypeRow, 24> kTypes = {{{"undefined", {}},
   throw Refusal{.code = code, .message = message, .hint = std::move(hint)};
 }
 
-// A 4-bit integer type, which becomes an 8-bit one, as constants.
-std::optional<DType> unpacked_type(int64_t onnx_type) {
-  if (onnx_type == 21) return DType::u8;
-  if (onnx_type == 22) return DType::i8;
-  return std::nullopt;
-}
-
 HostBytes owned(std::vector<std::byte> bytes) {
   auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   const std::span<const std::byte> view(*owner);
@@ -137,6 +130,12 @@ Shape shape_of(const onnx::TensorProto& tensor) {
 
 }  // namespace
 
+std::optional<DType> unpacked_type(int64_t onnx_type) {
+  if (onnx_type == 21) return DType::u8;
+  if (onnx_type == 22) return DType::i8;
+  return std::nullopt;
+}
+
 std::string onnx_type_name(int64_t onnx_type) {
   if (onnx_type < 0 || onnx_type >= static_cast<int64_t>(kTypes.size()))
     return "number " + std::to_string(onnx_type);
@@ -204,6 +203,7 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                  std::to_string(result.data.bytes.size()));
   }
   if (result.type.dtype == DType::bool_) result.data = normalised(result.data);
+  result.is_nibbles = unpacked.has_value();
   if (unpacked)
     result.data = owned(unpack_nibbles(result.data.bytes, count, *unpacked == DType::i8));
   return result;

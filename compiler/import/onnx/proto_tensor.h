@@ -19,7 +19,11 @@ std::string onnx_type_name(int64_t onnx_type);
 struct ConstantTensor {
   TensorType type;
   HostBytes data;
+  bool is_nibbles = false;  // of 4-bit integers, each in a byte
 };
+
+// The 8-bit type that stands for a 4-bit integer one; nullopt of other types.
+std::optional<DType> unpacked_type(int64_t onnx_type);
 
 // Decodes tensors; external data comes from files in `folder` that do not leave it.
 class TensorDecoder {

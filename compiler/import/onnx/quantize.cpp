@@ -45,13 +45,22 @@ std::optional<ValueId> as_scalar(NodeReader& n, size_t i) {
 void quantize(NodeReader& n, const OnnxOp&) {
   const int64_t wanted = n.integer("output_dtype", 0);
   n.integer("saturate", 1);
+  const std::optional<DType> unpacked = unpacked_type(wanted);
   DType to = DType::u8;
-  if (wanted != 0) to = dtype_of(wanted, "the result");
+  if (wanted != 0) to = unpacked ? *unpacked : dtype_of(wanted, "the result");
   if (n.has_input(2)) to = n.dtype(2);
+  const bool is_nibbles =
+      n.has_input(2) ? n.builder().is_nibbles(n.input(2)) : unpacked.has_value();
   Attributes attributes = scale_axis(n);
   attributes.emplace("to", text(to));
-  n.set_output(
-      0, n.emit("quantize", {n.input(0), as_scalar(n, 1), as_scalar(n, 2)}, std::move(attributes)));
+  ValueId y =
+      n.emit("quantize", {n.input(0), as_scalar(n, 1), as_scalar(n, 2)}, std::move(attributes));
+  if (is_nibbles) {
+    const bool is_signed = to == DType::i8;
+    y = n.emit("clamp", {y}, {{"min", is_signed ? -8.0 : 0.0}, {"max", is_signed ? 7.0 : 15.0}});
+    n.builder().mark_nibbles(y);
+  }
+  n.set_output(0, y);
 }
 
 void dequantize(NodeReader& n, const OnnxOp&) {
