@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, kActivationKinds.size()> kOps = {
 
 Activation activation_of(const std::string& kind) {
   const auto found = std::ranges::find(kActivationKinds, kind);
+  if (found == kActivationKinds.end()) return {};
   const std::string_view op = kOps.at(static_cast<size_t>(found - kActivationKinds.begin()));
   if (op == "hard_sigmoid") return {op, {{"alpha", 1.0 / 6.0}, {"beta", 0.5}}};
   return {op, {}};

@@ -16,7 +16,7 @@ inline constexpr std::array<std::string_view, 29> kActivationKinds = {
     "Recip",     "Round",       "Floor", "Ceil",     "Sign",      "Softplus", "Elu", "Erf",
     "HardSwish", "HardSigmoid", "Mish",  "Softsign", "LogSigmoid"};
 
-// The unary operator of a kind, with its attributes; `None` is none.
+// The unary operator of a kind, with its attributes; empty: there is none of that name.
 struct Activation {
   std::string_view op;
   Attributes attributes;

@@ -7,6 +7,7 @@
 
 #include "compiler/import/names.h"
 #include "compiler/import/reference_ir/alias.h"
+#include "schema/rounding.h"
 
 namespace rlx::reference_ir {
 namespace custom {
@@ -171,12 +172,12 @@ Results render_backward(AliasNode& n) {
 
 int64_t tiles_across(AliasNode& n) {
   const int64_t tile = n.attrs().integer("tile_size");
-  return (n.attrs().integer("width") + tile - 1) / tile;
+  return ceil_div(n.attrs().integer("width"), tile);
 }
 
 int64_t tile_count(AliasNode& n) {
   const int64_t tile = n.attrs().integer("tile_size");
-  return tiles_across(n) * ((n.attrs().integer("height") + tile - 1) / tile);
+  return tiles_across(n) * ceil_div(n.attrs().integer("height"), tile);
 }
 
 ValueId camera(AliasNode& n, ValueId meta) {

@@ -6,6 +6,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/reference_ir/activations.h"
 #include "compiler/import/reference_ir/alias.h"
+#include "compiler/import/reference_ir/words.h"
 
 namespace rlx::reference_ir {
 namespace elementwise {
@@ -40,8 +41,9 @@ constexpr std::array<std::string_view, 14> kBinaryKinds = {
     "Mod", "BitAnd", "BitOr", "BitXor", "Shl", "Shr", "Atan2"};
 constexpr std::array<std::string_view, 6> kCompareKinds = {"Eq", "Ne", "Lt", "Le", "Gt", "Ge"};
 
-std::string_view word_of(std::span<const Word> words, const std::string& kind) {
-  return std::ranges::find(words, kind, &Word::reference)->rlx;
+std::string_view word_of(std::span<const Word> words, std::string_view kind) {
+  const auto found = std::ranges::find(words, kind, &Word::reference);
+  return found == words.end() ? std::string_view() : found->rlx;
 }
 
 Results activation(AliasNode& n) {
@@ -109,6 +111,9 @@ std::optional<Ints> moduli(AliasNode& n) {
   Ints given = n.attrs().integers("input_modulus");
   if (given.size() < n.input_count()) return given;  // which the operator refuses
   given.resize(n.input_count());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (element_count(n.shape(i)) == 1) given[i] = 0;  // it broadcasts by its shape
+  }
   return given;
 }
 
@@ -230,6 +235,13 @@ constexpr std::array kAliases = {
 
 }  // namespace
 }  // namespace elementwise
+
+std::string_view binary_op(std::string_view kind) {
+  return elementwise::word_of(elementwise::kBinary, kind);
+}
+std::string_view compare_op(std::string_view kind) {
+  return elementwise::word_of(elementwise::kCompare, kind);
+}
 
 std::span<const Alias> elementwise_aliases() {
   return elementwise::kAliases;

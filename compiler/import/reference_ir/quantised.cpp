@@ -92,8 +92,7 @@ Results fake_quantize_backward(AliasNode& n) {
   const Ints axes = other_axes(n);
   // Of its own batch nothing lies beyond the largest code.
   if (ste == "Identity" || ste == "ClippedIdentity") return {dy};
-  ValueId scale =
-      n.emit("reduce_max", {n.emit("abs", {x})}, {{"axes", axes}, {"keep_dims", true}});
+  ValueId scale = n.emit("reduce_max", {n.emit("abs", {x})}, {{"axes", axes}, {"keep_dims", true}});
   scale = n.emit("affine", {scale}, {{"mul", 1 / most}});
   scale = n.emit("clamp", {scale}, {{"min", 1e-12}});
   const ValueId z = n.emit("div", {x, scale});
