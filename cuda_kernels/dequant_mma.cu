@@ -4,7 +4,9 @@
 //   x[m, k]) + bias[n], where a group is the RLX_GROUP depths of a block that share a scale.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: tiles of m x tiles of n, spread by split_grid, those of m first.
-//   RLX_STREAMED 1: the form of lib/block_stream.cuh for up to eight rows of f16; groups of RLX_TILES times 16 lines.
+//   RLX_STREAMED 1: the form of lib/block_stream.cuh for up to eight rows of f16, or with RLX_ONE_ROW 1 that of lib/block_row.cuh for one row
+//     of any float type of at most 32 bits, or its rms_norm (RLX_NORM 1, RLX_EPS, RLX_GAMMA, RLX_GAMMA_OFFSET as in dequant_matvec); groups of
+//     RLX_TILES times 16 lines.
 // Specializations: RLX_TILE_N lines of w and RLX_TILE_M of x per workgroup, RLX_WARPS_N x RLX_WARPS_M warps share them; RLX_M, RLX_N, RLX_K;
 //   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/weighted_epilogue.inc.
 // Phases: a step is two pieces of 32 depths of every line. Codes become whole 16-bit floats in shared memory, and their scales and offsets
@@ -22,6 +24,35 @@
 
 RLX_PARAMS(WeightedMatmulParams);
 
+#ifndef RLX_NORM
+#define RLX_NORM 0
+#endif
+
+// x[m, k .. k + 7] as the product takes it, and what it adds to the sum of squares: of a norm, x times gamma.
+RLX_FN void load_operand(const RlxParams& p, rlx_u32 m, rlx_u32 k, float (&x)[8], float& squares) {
+  RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+#if RLX_NORM
+  RLX_UNROLL for (int i = 0; i < 8; ++i) squares += x[i] * x[i];
+#ifdef RLX_GAMMA
+  float factors[8];
+#if RLX_GAMMA_VECTOR == 8
+  RLX_CAT(rlx_load8_, RLX_GAMMA)(p.gamma, rlx_i64(k), factors);
+#else
+  RLX_UNROLL for (int i = 0; i < 8; ++i) factors[i] = RLX_CAT(rlx_load_, RLX_GAMMA)(p.gamma, rlx_i64(k) + rlx_i64(i));
+#endif
+  RLX_UNROLL for (int i = 0; i < 8; ++i) x[i] *= factors[i] + RLX_GAMMA_OFFSET;
+#endif
+#endif
+}
+// A sum for a row whose squares have this sum.
+RLX_FN float normed(float sum, float squares) {
+#if RLX_NORM
+  return sum * rlx_rsqrt(squares / float(RLX_K) + RLX_EPS);
+#else
+  return sum;
+#endif
+}
+
 // ---- sums that are not finite ----
 
 RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
@@ -29,9 +60,10 @@ RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; 
 // Whether a row of x holds a NaN: every sum of it is one then, whatever the weights are.
 RLX_FN bool holds_nan(const RlxParams& p, rlx_u32 m) {
   bool found = false;
+  float squares = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !found; k += 8u) {
     float x[8];
-    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    load_operand(p, m, k, x, squares);
     RLX_UNROLL for (int i = 0; i < 8; ++i) found = found || is_nan(x[i]);
   }
   return found;
@@ -41,34 +73,47 @@ RLX_FN bool holds_nan(const RlxParams& p, rlx_u32 m) {
 RLX_FN float decoded_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float other) {
   if (is_nan(other) && holds_nan(p, m)) return other;
   float total = 0.0f;
+  float squares = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !is_nan(total); k += 8u) {
     float w[8];
     float x[8];
     rlx_depths8(from, k, n, w);
-    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    load_operand(p, m, k, x, squares);
     RLX_UNROLL for (int i = 0; i < 8; ++i) total += x[i] * w[i];
   }
-  return total;
+  return normed(total, squares);
 }
 RLX_FN float checked_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float sum) {
   return (rlx_bits(sum) & 0x7F800000u) == 0x7F800000u ? decoded_sum(p, from, m, n, sum) : sum;
 }
 
 #if RLX_STREAMED
+#if RLX_ONE_ROW
+#include "lib/block_row.cuh"
+#else
 #include "lib/block_stream.cuh"
+#endif
 
 RLX_MAIN_PREFETCH {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
-  constexpr rlx_u32 kGroupLines = RLX_TILES * kLines;
-  if (group >= (rlx_u32(RLX_N) + kGroupLines - 1u) / kGroupLines) return;
-  const rlx_u32 first_line = group * kGroupLines;
   const Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
+#if RLX_ONE_ROW
+  if (group >= RLX_GROUPS) return;
+  const TileShare share = tiles_of(group);
+  const rlx_u32 first_line = share.first * kLines;
+  const rlx_u32 lines = share.count * kLines;
+  multiply_lines(p, from, share);
+#else
+  constexpr rlx_u32 lines = RLX_TILES * kLines;
+  if (group >= (rlx_u32(RLX_N) + lines - 1u) / lines) return;
+  const rlx_u32 first_line = group * lines;
   multiply_lines(p, from, first_line);
+#endif
   rlx_barrier();
   constexpr rlx_u32 kStep = 1 + RLX_GATED;  // lines of a result
-  RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_M * kGroupLines / kStep; i += RLX_BLOCK_SIZE) {
-    const rlx_u32 m = i / (kGroupLines / kStep);
-    const rlx_u32 line = i % (kGroupLines / kStep) * kStep;
+  RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_M * lines / kStep; i += RLX_BLOCK_SIZE) {
+    const rlx_u32 m = i / (lines / kStep);
+    const rlx_u32 line = i % (lines / kStep) * kStep;
     const rlx_u32 n = first_line + line;
     if (n >= rlx_u32(RLX_N)) continue;
     const float sum = checked_sum(p, from, m, n, joined_sum(m, line));

@@ -46,6 +46,7 @@ if not hasattr(torch.export, "default_decompositions"):
 
 import rlx_export_complex  # noqa: E402, F401  handlers register themselves
 import rlx_export_counts  # noqa: E402
+import rlx_export_extensions  # noqa: E402
 import rlx_export_indexing  # noqa: E402, F401
 import rlx_export_linalg  # noqa: E402, F401
 import rlx_export_nn  # noqa: E402, F401
@@ -713,9 +714,13 @@ def main():
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
     parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--max-count", type=int, metavar="N", help="of results that are as long as the data decide, the most rows")
+    parser.add_argument("--extension", action="append", default=[], metavar="DIR",
+                        help="folder with extension.json, whose ops are custom operators of the model; may be repeated")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
     args = parser.parse_args()
     try:
+        for folder in args.extension:
+            rlx_export_extensions.add_extension(folder)
         graph = run(args)
     except (ExportError, Unsupported) as error:
         print(f"rlx_export: error: {error}", file=sys.stderr)

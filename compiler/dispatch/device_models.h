@@ -107,6 +107,7 @@ constexpr DeviceModel h200_cuda() {
                      .load = 0.14,
                      .join = 0.17,
                      .cluster = 1.0,
+                     .crowded_cluster = 3.5,
                      .staged_start = 1.8,
                      .staged_step = 0.8,
                      .staged_tile = 0.39,

@@ -8,6 +8,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/node_order.h"
 #include "compiler/import/promote.h"
+#include "compiler/import/reference_ir/control.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/prepare.h"
 #include "compiler/support/check.h"
@@ -184,9 +185,18 @@ class EntryBinder {
                               .hint = std::move(hint)});
   }
 
+  // `written`: the node of the file that `source` stands for.
+  void bind_node(const SourceNode& source) { bind_node(source, source); }
+
   // A node on a cycle reads a value that is not made yet, so it is skipped like one whose input
   // failed.
-  void bind_node(const SourceNode& source) {
+  void bind_node(const SourceNode& source, const SourceNode& written) {
+    const reference_ir::ControlFlow control =
+        reference_ir::as_control_flow(source, context_.diagnostics);
+    if (control.is_refused) return;
+    if (control.node) return bind_node(*control.node, written);
+    if (const reference_ir::Alias* alias = reference_ir::find_alias(source.op))
+      return bind_alias(*alias, source);
     const OpDef* op = find_op(source.op);
     if (op == nullptr) {
       const std::string near = suggest_op(source.op);
@@ -194,7 +204,21 @@ class EntryBinder {
            near.empty() ? "`rlxc ops` lists all ops" : "did you mean " + in_quotes(near) + "?");
     }
     Node node{.name = source.name, .op = source.op, .place = source.place, .source = source.source};
-    bool is_good = op != nullptr;
+    const bool is_good = read_inputs(source, node) && op != nullptr;
+    std::optional<Attributes> attributes =
+        op ? context_.symbols.resolve(source, *op) : std::nullopt;
+    if (!attributes) return;
+    node.attributes = std::move(*attributes);
+    if (is_good) {
+      if (bind_bodies(source, *op, node)) infer(source, written, std::move(node));
+    } else if (op != nullptr) {
+      check_attributes(*op, node, context_.diagnostics);
+    }
+  }
+
+  // The values that a node reads. False where one is unknown or failed.
+  bool read_inputs(const SourceNode& source, Node& node) {
+    bool is_good = true;
     for (size_t i = 0; i < source.inputs.size(); ++i) {
       if (!source.inputs[i]) {
         node.inputs.emplace_back(std::nullopt);
@@ -208,15 +232,68 @@ class EntryBinder {
       }));
       is_good = is_good && node.inputs.back().has_value();
     }
+    return is_good;
+  }
+
+  // A node under a name of the reference IR: what expresses it, in its place.
+  void bind_alias(const reference_ir::Alias& alias, const SourceNode& source) {
+    Node node{.name = source.name, .op = source.op, .place = source.place, .source = source.source};
+    const bool is_good = read_inputs(source, node);
     std::optional<Attributes> attributes =
-        op ? context_.symbols.resolve(source, *op) : std::nullopt;
+        context_.symbols.resolve(source, reference_ir::interface_of(alias));
     if (!attributes) return;
     node.attributes = std::move(*attributes);
-    if (is_good) {
-      if (bind_bodies(source, *op, node)) infer(source, std::move(node));
-    } else if (op != nullptr) {
-      check_attributes(*op, node, context_.diagnostics);
+    if (!is_good) {
+      check_attributes(reference_ir::interface_of(alias), node, context_.diagnostics);
+      return;
     }
+    node.outputs.resize(source.outputs.size());  // as many as it has
+    const auto namer = [this](std::string stem) { return free_name(std::move(stem)); };
+    const std::optional<Dim> read = free_size_read_by([&] {
+      if (reference_ir::is_scan_backward(alias.name)) {
+        bind_scan_backward(alias, source, node, namer);
+        return;
+      }
+      const auto results = reference_ir::express(alias, node, context_.module, graph_, known_,
+                                                 namer, context_.diagnostics);
+      for (size_t i = 0; results && i < source.outputs.size(); ++i)
+        name_result(source, i, (*results)[i]);
+    });
+    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its shape", *read);
+  }
+
+  void bind_scan_backward(const reference_ir::Alias& alias, const SourceNode& source,
+                          const Node& node, const reference_ir::AliasNode::Namer& namer) {
+    std::optional<reference_ir::ScanBackward> made;
+    reference_ir::with_alias_node(
+        alias, node, context_.module, graph_, known_, namer, context_.diagnostics,
+        [&](reference_ir::AliasNode& typed) { made = as_scan_backward(typed, source); });
+    if (!made) return;
+    for (const auto& [name, id] : made->reads)
+      define(name, source.place,
+             {.role = "part of node " + in_quotes(source.name), .node = {}, .id = id});
+    bind_node(made->node, source);
+  }
+
+  // Output i of a node is a value that others made: an identity has its name.
+  void name_result(const SourceNode& source, size_t i, ValueId value) {
+    const ValueId named = graph_.add_value({.name = source.outputs[i]});
+    const NodeId id = graph_.add_node({.name = i == 0 ? source.name : free_name(source.name),
+                                       .op = "identity",
+                                       .inputs = {value},
+                                       .outputs = {named},
+                                       .place = source.place,
+                                       .source = source.source});
+    RLX_CHECK(check_and_infer(graph_, id, context_.diagnostics), "identity for " + source.name);
+    set_value(source.outputs[i], source, named);
+  }
+
+  // What a name of the file means; one that is defined twice, which was reported, keeps its first
+  // meaning.
+  void set_value(const std::string& name, const SourceNode& written, ValueId id) {
+    const auto found = definitions_.find(name);
+    if (found == definitions_.end() || !found->second.node) return;
+    if (&nodes_[*found->second.node] == &written) found->second.id = id;
   }
 
   // The bodies of a node whose inputs are all known. False where anything was reported.
@@ -306,7 +383,7 @@ class EntryBinder {
 
   // Adds a node whose inputs are all known and makes its outputs usable if its types can be
   // inferred.
-  void infer(const SourceNode& source, Node node) {
+  void infer(const SourceNode& source, const SourceNode& written, Node node) {
     if (context_.auto_promote) promote_inputs(node);
     clamp_symbolic_k(source, node);
     std::vector<ValueId> outputs;
@@ -332,10 +409,7 @@ class EntryBinder {
         fail(source, DiagCode::Limit, "output " + in_quotes(source.outputs[i]) + " " + *fault, {});
         continue;
       }
-      // A name that is defined twice, which was reported, keeps its first meaning.
-      const auto found = definitions_.find(source.outputs[i]);
-      if (found == definitions_.end() || !found->second.node) continue;
-      if (&nodes_[*found->second.node] == &source) found->second.id = outputs[i];
+      set_value(source.outputs[i], written, outputs[i]);
     }
   }
 

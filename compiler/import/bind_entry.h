@@ -18,9 +18,10 @@ struct Leaf {
 };
 using Leaves = std::unordered_map<std::string_view, Leaf>;
 
-// What every entry of a module shares. `module` already holds the weights and states.
+// What every entry of a module shares. `module` already holds the weights and states; packed forms
+// add weights.
 struct EntryContext {
-  const Module& module;
+  Module& module;
   const Leaves& leaves;
   SymbolTable& symbols;
   bool auto_promote = false;

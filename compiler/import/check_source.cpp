@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/import/names.h"
+#include "schema/text_generated.h"
 
 namespace rlx {
 namespace {
@@ -29,10 +30,23 @@ class SourceChecker {
                          "the graph has no entries, wanted at least one");
     }
     count(place, "entries", graph.entries.size(), kMaxEntries);
+    text_data(place, graph.text);
     entries(graph.entries, place);
   }
 
  private:
+  // What the buffer says is for librlx_text to check, as of any plan.
+  void text_data(const SourcePlace& place, const std::vector<std::byte>& bytes) {
+    if (bytes.empty()) return;
+    flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    if (bytes.size() >= sizeof(flatbuffers::uoffset_t) && fb::VerifyTextBuffer(verifier)) return;
+    diagnostics_.error(DiagCode::BadField, place,
+                       "\"text\", a language model's tokenizer and chat templates, is no buffer of "
+                       "text.fbs: its " +
+                           std::to_string(bytes.size()) + " bytes are not well formed",
+                       "rlxc convert makes it of a language model's file");
+  }
+
   void symbols(const std::vector<SourceSymbol>& symbols) {
     std::set<std::string_view> seen;
     for (const SourceSymbol& symbol : symbols) {

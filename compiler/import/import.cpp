@@ -12,6 +12,7 @@
 #include "compiler/import/model_files.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/onnx_reader.h"
+#include "compiler/import/reference_ir/graph_reader.h"
 #include "compiler/import/state_inputs.h"
 
 namespace rlx {
@@ -97,6 +98,8 @@ std::optional<SourceGraph> read_form(GraphFormat format, const GraphBytes& bytes
     return read_gguf_graph(bytes, file, options.language, diagnostics);
   if (format == GraphFormat::Checkpoint)
     return read_checkpoint(bytes, file, options.language, diagnostics);
+  if (format == GraphFormat::Json && reference_ir::is_reference_graph(text_of(bytes.bytes)))
+    return reference_ir::read_reference_graph(text_of(bytes.bytes), file, diagnostics);
   return format == GraphFormat::Json ? read_json_graph(text_of(bytes.bytes), file, diagnostics)
                                      : read_rlxg_graph(bytes, file, diagnostics);
 }

@@ -50,7 +50,7 @@ class GraphReader {
     if (!is_graph(root)) return graph;
     JsonFields fields(errors_, root, "", "graph",
                       {"rlx_graph", "name", "producer", "auto_promote", "symbols", "params",
-                       "constants", "states", "inputs", "nodes", "outputs", "entries"});
+                       "constants", "states", "inputs", "nodes", "outputs", "entries", "text"});
     graph.name = fields.text("name");
     graph.producer = fields.text("producer");
     graph.auto_promote = fields.flag("auto_promote");
@@ -60,6 +60,7 @@ class GraphReader {
     graph.params = tensors(fields, "params", TensorRole::Param);
     graph.constants = tensors(fields, "constants", TensorRole::Constant);
     graph.states = tensors(fields, "states", TensorRole::State);
+    graph.text = text_data(fields);
     if (fields.find("entries") == nullptr) {
       graph.entries.push_back(entry(fields, "main"));
       return graph;
@@ -78,6 +79,19 @@ class GraphReader {
   }
 
  private:
+  static std::vector<std::byte> decoded(JsonFields& fields) {
+    InlineBytes bytes = decode_base64(fields.required_text("base64"));
+    if (auto* found = std::get_if<std::vector<std::byte>>(&bytes)) return std::move(*found);
+    fields.fail(DiagCode::BadField, std::get<std::string>(bytes));
+    return {};
+  }
+  std::vector<std::byte> text_data(const JsonFields& fields) {
+    const JsonValue* given = fields.find("text");
+    if (given == nullptr) return {};
+    JsonFields inner(errors_, *given, "/text", "text", {"base64"});
+    return decoded(inner);
+  }
+
   bool is_graph(const JsonValue& root) {
     const JsonObject* object = root.object();
     const JsonValue* version = object ? find_member(*object, "rlx_graph") : nullptr;

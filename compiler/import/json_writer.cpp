@@ -32,6 +32,9 @@ class GraphWriter {
     } else {
       entries(graph.entries);
     }
+    if (!graph.text.empty()) {
+      out_ += ",\n  \"text\": {\"base64\": \"" + encode_base64(graph.text) + "\"}";
+    }
     return std::move(out_) + "\n}\n";
   }
 

@@ -68,6 +68,10 @@ class GraphReader {
     graph.entries =
         each<SourceEntry>(source.entries(), "/entries/",
                           [&](const auto& item, auto place) { return entry(item, place); });
+    if (source.text() != nullptr) {
+      const auto text = std::as_bytes(std::span(source.text()->data(), source.text()->size()));
+      graph.text.assign(text.begin(), text.end());
+    }
     return graph;
   }
 

@@ -243,7 +243,8 @@ class Walk {
                     [&](const Table* s) { return symbol(s); }) &&
              weights(G::VT_PARAMS, "params") && weights(G::VT_CONSTANTS, "constants") &&
              weights(G::VT_STATES, "states") &&
-             tables(t, G::VT_ENTRIES, "entries", true, [&](const Table* e) { return entry(e); });
+             tables(t, G::VT_ENTRIES, "entries", true, [&](const Table* e) { return entry(e); }) &&
+             vector<uint8_t>(t, G::VT_TEXT, 1, false);
     });
   }
 

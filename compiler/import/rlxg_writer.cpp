@@ -31,9 +31,10 @@ class GraphWriter {
     const auto states = tensors(graph.states);
     const auto entries =
         each<fb::GraphEntry>(graph.entries, [&](const SourceEntry& item) { return entry(item); });
+    const auto text = optional_bytes(graph.text);
     fb::FinishGraphBuffer(
         builder_, fb::CreateGraph(builder_, 1, name, producer, symbols, params, constants, states,
-                                  entries, graph.auto_promote));
+                                  entries, graph.auto_promote, text));
     if (is_too_big_) return std::nullopt;
     return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                        builder_.GetSize());
@@ -62,6 +63,10 @@ class GraphWriter {
   }
   Offset<flatbuffers::String> optional_text(const std::string& written) {
     return written.empty() ? Offset<flatbuffers::String>() : text(written);
+  }
+  Offset<flatbuffers::Vector<uint8_t>> optional_bytes(const std::vector<std::byte>& bytes) {
+    if (bytes.empty() || !fits(bytes.size())) return {};
+    return builder_.CreateVector(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
   Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> texts(
       const std::vector<std::string>& texts) {

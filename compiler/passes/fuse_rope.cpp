@@ -48,13 +48,33 @@ bool rotate_alike(const Node& a, const Node& b) {
 // new -> cache: a kv_append of [B,S,H,D], as it is or transposed to [B,H,S,D].
 struct Append {
   const Node* node = nullptr;
-  ValueId rows{};  // [B,S,H,D]
+  ValueId rows{};   // of type `type`, or [B,H,1,D] where `turned`
+  TensorType type;  // [B,S,H,D]
   bool by_head = false;
+  bool turned = false;
 };
 
 bool swaps_rows_and_heads(const Node& node) {
   return node.op == OpId::transpose && node.attributes.contains("perm") &&
          std::get<Ints>(node.attributes.at("perm")) == Ints{0, 2, 1, 3};
+}
+
+// The rows that [B,H,S,D] is the transpose of. One row of every head is its own transpose, for
+// which clean-ups leave a reshape of another shape.
+std::optional<Append> rows_of_heads(const Graph& graph, const Node& append, ValueId added) {
+  Append found{.node = &append, .rows = added, .type = graph.value(added).type, .by_head = true};
+  std::swap(found.type.shape[1], found.type.shape[2]);
+  const Node* turned = producer_of(graph, added);
+  const bool is_row = found.type.shape[1] == 1;
+  if (turned != nullptr &&
+      (swaps_rows_and_heads(*turned) || (is_row && turned->op == OpId::reshape))) {
+    found.rows = *turned->inputs[0];
+    if (graph.value(found.rows).type == found.type) return found;
+  }
+  if (!is_row) return std::nullopt;
+  found.rows = added;
+  found.turned = true;
+  return found;
 }
 
 std::optional<Append> append_of(const Graph& graph, ValueId value) {
@@ -68,11 +88,10 @@ std::optional<Append> append_of(const Graph& graph, ValueId value) {
     return std::nullopt;
   const int64_t axis = AttributeReader(*find_op(node->op), node->attributes).integer("axis");
   const ValueId added = *node->inputs[kNew];
-  if (axis == 1 || axis == -3) return Append{.node = node, .rows = added, .by_head = false};
+  if (axis == 1 || axis == -3)
+    return Append{.node = node, .rows = added, .type = graph.value(added).type};
   if (axis != 2 && axis != -2) return std::nullopt;
-  const Node* turned = producer_of(graph, added);
-  if (turned == nullptr || !swaps_rows_and_heads(*turned)) return std::nullopt;
-  return Append{.node = node, .rows = *turned->inputs[0], .by_head = true};
+  return rows_of_heads(graph, *node, added);
 }
 
 // What becomes one node, and the values that its outputs stand for.
@@ -99,10 +118,11 @@ bool appends_alike(const Graph& graph, const RopeGroup& group) {
   const auto position = keys.node->inputs[kPosition];
   const auto type = [&graph](ValueId id) { return graph.value(id).type; };
   const DType cache = type(*keys.node->inputs[kCache]).dtype;
-  return keys.by_head == values.by_head && cache == type(*values.node->inputs[kCache]).dtype &&
-         is_short_float(cache) && position == values.node->inputs[kPosition] &&
+  return !keys.turned && keys.by_head == values.by_head &&
+         cache == type(*values.node->inputs[kCache]).dtype && is_short_float(cache) &&
+         position == values.node->inputs[kPosition] &&
          (position == input_at(*group.k, kPositions) || goes_by_token(group)) &&
-         type(group.k->outputs[0]) == type(values.rows) &&
+         type(group.k->outputs[0]) == values.type &&
          keys.node->inputs[kCache] != values.node->inputs[kCache];
 }
 
@@ -180,8 +200,13 @@ std::optional<RopeGroup> group_of(const Graph& graph, const Node& attention) {
   return is_independent(graph, group) ? std::optional(group) : std::nullopt;
 }
 
-void fuse(Graph& graph, NodeId attention, const RopeGroup& group) {
+void fuse(Graph& graph, NodeId attention, RopeGroup group) {
   const std::vector<ValueId> old = group.results();
+  if (group.values && group.values->turned) {
+    group.values->rows =
+        add_node_before(graph, attention, "reshape", graph.value(group.values->rows).name + ".row",
+                        {group.values->rows}, {{"shape", Ints(group.values->type.shape)}});
+  }
   Node node{.name = graph.fresh_name(group.q->name + ".joined"),
             .op = "rope_append",
             .inputs = inputs_of(group),

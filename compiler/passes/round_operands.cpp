@@ -62,8 +62,11 @@ class OperandRounding {
   }
 
   bool wants_halves(const BlockProduct& product) const {
+    const auto on_tensor_cores = [&](DType x) {
+      return block_kernel(graph_, product, x, at_) == KernelId::dequant_mma;
+    };
     return decided_at_all_sizes([&] {
-      return block_kernel(graph_, product, DType::f16, at_) == KernelId::dequant_mma ||
+      return (on_tensor_cores(DType::f16) && !on_tensor_cores(DType::f32)) ||
              gain_by_rounding(graph_, product, DType::f16, DType::f32, at_) != WeightRounding::None;
     });
   }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of up to eight rows of f16 times lines of a weight matrix in blocks (lib/weights.inc), which is read once, at the speed of memory: the
 // streamed form of dequant_mma. A warp multiplies 16 lines by 8 rows with one m16n8k16 for 16 depths, so rows cost nothing but their x.
-// Specializations: RLX_WARPS, RLX_TILES of 16 lines per workgroup, RLX_STAGES of a warp's ring (at least 2); RLX_M, RLX_N, RLX_K; lib/blocks.inc.
-//   RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait for them.
-// Phases: a slice is 256 depths. Each warp has every RLX_WARPS-th one, holds the x of a slice in registers and lets the workgroup's tiles pass
-//   by: their bytes come as they are, 16 at a time (cp.async), into a ring of its own, RLX_STAGES - 1 tiles ahead. What the slices of a warp
-//   add up to lies in `parts`, and the warps' parts are added where results are made.
+// Specializations: RLX_M; those of lib/block_ring.cuh, whose warps hold the x of a slice in registers. What the slices of a warp add up to lies
+//   in `parts`, and the warps' parts are added where results are made.
 // Layout of a fragment: thread t of the four that have a line takes elements 4t .. 4t + 3 of every 16, which lie in one word of the block, so
 //   all threads of a product share the group's scale. a[0], a[1] are elements 4t and 4t + 2 of lines g and g + 8, a[2], a[3] the odd ones.
 // Numerics: codes are whole numbers in units of 2^-24 (subnormal halves; E2M1 codes are halves themselves) and their products exact; a group's
@@ -13,19 +10,9 @@
 #ifndef RLX_LIB_BLOCK_STREAM_CUH
 #define RLX_LIB_BLOCK_STREAM_CUH
 
-#include "lib/mma.cuh"
+#include "lib/block_ring.cuh"
 
-constexpr rlx_u32 kLines = 16;  // of a tile
-constexpr rlx_u32 kSlice = 256;
-constexpr rlx_u32 kSlices = (RLX_K + kSlice - 1) / kSlice;
 constexpr rlx_u32 kUnits = kSlice / 16;
-constexpr rlx_u32 kLineBytes = RLX_K / RLX_W_ELEMENTS * RLX_W_BYTES;
-constexpr rlx_u32 kSliceBytes = kSlice / RLX_W_ELEMENTS * RLX_W_BYTES;
-// Whether every line's slice begins at a multiple of 16; else it lies up to 15 bytes behind where its place in the ring begins.
-constexpr bool kAligned = kLineBytes % 16 == 0 && kSliceBytes % 16 == 0;
-constexpr rlx_u32 kChunks = kAligned ? kSliceBytes / 16 : (kSliceBytes + 30) / 16;  // of a slice of a line
-constexpr rlx_u32 kPitch = (kChunks | 1u) * 16u;  // odd, so that eight lines lie in banks of their own
-constexpr rlx_u32 kStageBytes = kLines * kPitch;
 #if defined(RLX_W_q2_k) || defined(RLX_W_q3_k) || defined(RLX_W_q6_k) || defined(RLX_W_nvfp4)
 constexpr rlx_u32 kGroupUnits = 1;
 #else
@@ -48,7 +35,7 @@ constexpr float kZero = 128.0f;
 constexpr float kZero = 0.0f;
 #endif
 constexpr bool kNeedsSums = RLX_W_OFFSETS || kZero != 0.0f;
-static_assert(RLX_M <= 8 && RLX_STAGES >= 2, "rows of one fragment, and a stage that travels");
+static_assert(RLX_M <= 8, "rows of one fragment");
 
 struct Factor {
   float scale;
@@ -57,7 +44,7 @@ struct Factor {
 constexpr rlx_u32 kFactorBytes = kGroups * kLines * (RLX_W_OFFSETS ? 8 : 4);  // of a warp
 
 // Shared memory: rings, factors [kGroups][kLines] of each warp, parts [RLX_WARPS][RLX_TILES][32] of four floats.
-constexpr rlx_u32 kFactorsAt = RLX_WARPS * RLX_STAGES * kStageBytes;
+constexpr rlx_u32 kFactorsAt = kRingsBytes;
 constexpr rlx_u32 kPartsAt = kFactorsAt + RLX_WARPS * kFactorBytes;
 RLX_DYNAMIC_SHARED(kPartsAt + RLX_WARPS * RLX_TILES * 512);
 
@@ -70,33 +57,6 @@ RLX_FN rlx_u32 ring_word(rlx_u32 at) {
   const rlx_u32* from = reinterpret_cast<const rlx_u32*>(rlx_shared + (at & ~3u));
   if (RLX_W_BYTES % 4 == 0) return from[0];
   return __byte_perm(from[0], from[1], 0x3210u + (at & 3u) * 0x1111u);
-}
-
-// Starts the copies of a tile's slice; zeros behind the end of a line, and lines beyond the matrix repeat the last.
-RLX_FN void copy_tile(Weights from, rlx_u32 first_line, rlx_u32 slice, rlx_u32 to) {
-  const rlx_u32 lane = rlx_lane_of_warp;
-  RLX_UNROLL for (rlx_u32 half = 0u; half < 2u; ++half) {
-    const rlx_u32 line = lane / 4u + half * 8u;
-    const rlx_ptr start = rlx_line_address(from, min(first_line + line, rlx_u32(RLX_N - 1)));
-    const rlx_ptr begin = (start + rlx_ptr(slice * kSliceBytes)) & ~rlx_ptr(15);
-    const rlx_u32 left = rlx_u32(start + rlx_ptr(kLineBytes) - begin);
-    const rlx_u32 place = rlx_shared_address(rlx_shared) + to + line * kPitch;
-    RLX_UNROLL for (rlx_u32 i = 0u; i < (kChunks + 3u) / 4u; ++i) {
-      const rlx_u32 at = (lane % 4u + i * 4u) * 16u;
-      if (at >= kChunks * 16u) continue;
-      if (kAligned && RLX_K % kSlice == 0u) {
-        rlx_copy16_async(place + at, begin + at);
-      } else {
-        const rlx_u32 bytes = at < left ? min(left - at, 16u) : 0u;
-        rlx_copy16_async(place + at, bytes != 0u ? begin + at : begin, bytes);
-      }
-    }
-  }
-}
-// Where the slice of a line that copy_tile brought begins in its place.
-RLX_FN rlx_u32 skew_of(Weights from, rlx_u32 line, rlx_u32 slice) {
-  if (kAligned) return 0u;
-  return (rlx_u32(rlx_line_address(from, min(line, rlx_u32(RLX_N - 1)))) + slice * kSliceBytes) & 15u;
 }
 
 // ---- codes and factors of a line's slice, which begins at `at` ----
@@ -306,39 +266,13 @@ RLX_FN void multiply_tile(const HeldX& held, const rlx_u32 (&at)[2], rlx_u32 fac
 
 // All of a warp's slices of the workgroup's lines, added up in its parts.
 RLX_FN void multiply_lines(const RlxParams& p, Weights from, rlx_u32 first_line) {
-  const rlx_u32 warp = rlx_warp;
-  const rlx_u32 ring = warp * (RLX_STAGES * kStageBytes);
-  const rlx_u32 factors = kFactorsAt + warp * kFactorBytes;
-  const rlx_u32 rounds = (kSlices - warp + RLX_WARPS - 1u) / RLX_WARPS * RLX_TILES;
-  const auto copy_round = [&](rlx_u32 round) {
-    if (round < rounds) {
-      copy_tile(from, first_line + round % RLX_TILES * kLines, warp + round / RLX_TILES * RLX_WARPS, ring + round % RLX_STAGES * kStageBytes);
-    }
-    rlx_commit_copies();
-  };
-#if !RLX_W_EARLY
-  rlx_wait_for_predecessors();
-#endif
-  RLX_UNROLL for (rlx_u32 round = 0u; round + 1u < RLX_STAGES; ++round) copy_round(round);
-#if RLX_W_EARLY
-  rlx_wait_for_predecessors();
-#endif
+  const rlx_u32 factors = kFactorsAt + rlx_warp * kFactorBytes;
   HeldX held;
-  RLX_LOOP for (rlx_u32 round = 0u; round < rounds; ++round) {
-    const rlx_u32 tile = round % RLX_TILES;
-    const rlx_u32 slice = warp + round / RLX_TILES * RLX_WARPS;
-    if (tile == 0u) hold_x(p.x, slice, held);
-    // Behind this the round's bytes are there for the whole warp, and the ring's oldest stage and the factors are free.
-    rlx_wait_copies<RLX_STAGES - 2>();
-    __syncwarp();
-    copy_round(round + RLX_STAGES - 1u);
-    const rlx_u32 line = rlx_lane_of_warp / 4u;
-    const rlx_u32 first = first_line + tile * kLines + line;
-    const rlx_u32 place = ring + round % RLX_STAGES * kStageBytes + line * kPitch;
-    const rlx_u32 at[2] = {place + skew_of(from, first, slice), place + 8u * kPitch + skew_of(from, first + 8u, slice)};
-    float4* own = reinterpret_cast<float4*>(rlx_shared + kPartsAt) + (warp * RLX_TILES + tile) * 32u + rlx_lane_of_warp;
+  const auto begin = [&](rlx_u32 slice) { hold_x(p.x, slice, held); };
+  stream_tiles(rlx_shared, from, first_line, RLX_TILES, begin, [&](rlx_u32 tile, bool is_first, const rlx_u32 (&at)[2]) {
+    float4* own = reinterpret_cast<float4*>(rlx_shared + kPartsAt) + (rlx_warp * RLX_TILES + tile) * 32u + rlx_lane_of_warp;
     float acc[4] = {};
-    if (round >= RLX_TILES) {
+    if (!is_first) {
       acc[0] = own->x;
       acc[1] = own->y;
       acc[2] = own->z;
@@ -346,7 +280,7 @@ RLX_FN void multiply_lines(const RlxParams& p, Weights from, rlx_u32 first_line)
     }
     multiply_tile(held, at, factors, acc);
     *own = make_float4(acc[0], acc[1], acc[2], acc[3]);
-  }
+  });
 }
 
 // The sum of row m and a line of the workgroup, behind a barrier.

@@ -257,12 +257,13 @@ Status GemmSet::at_binding(Context& context, const PlanView& plan, const fb::Ent
 Status GemmSet::add(Context& context, const PlanView& plan, const fb::Entry& entry,
                     bool require_tuned) {
   const std::span<const fb::Step> steps = PlanView::steps(entry);
+  Answers answers;
   for (uint32_t s = 0; s < steps.size(); ++s) {
     if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
     const Key key{.entry = &entry, .step = s};
     PreparedGemm& gemm = gemms_[key];
     order_.push_back(key);
-    const Status status = prepare(plan, entry, s, context.info.name, gemm);
+    const Status status = prepare(entry, s, context.info.name, answers, gemm);
     const std::string where = plan.describe_step(entry, s);
     if (!status.ok()) return {status.code(), text_of(where, ": ", status.message())};
     if (require_tuned && !gemm.tuned) {
@@ -276,8 +277,8 @@ Status GemmSet::add(Context& context, const PlanView& plan, const fb::Entry& ent
   return {};
 }
 
-Status GemmSet::prepare(const PlanView&, const fb::Entry& entry, uint32_t step,
-                        const std::string& device, PreparedGemm& gemm) const {
+Status GemmSet::prepare(const fb::Entry& entry, uint32_t step, const std::string& device,
+                        Answers& answers, PreparedGemm& gemm) const {
   const fb::LibraryGemm& record = gemm_of(entry, PlanView::steps(entry)[step]);
   for (const uint8_t dtype : {record.a_dtype(), record.b_dtype(), record.y_dtype()}) {
     if (library_type(dtype) < 0)
@@ -285,11 +286,41 @@ Status GemmSet::prepare(const PlanView&, const fb::Entry& entry, uint32_t step,
   }
   gemm.record = &record;
   RLX_RETURN_IF_ERROR(create_layouts(*library_, record, gemm));
-  return choose(entry, step, device, gemm);
+  return choose(entry, step, device, answers, gemm);
+}
+
+GemmSet::Question GemmSet::question_of(const fb::Entry& entry, uint32_t step) {
+  const fb::Step& record = PlanView::steps(entry)[step];
+  const fb::LibraryGemm& gemm = gemm_of(entry, record);
+  Question question = {gemm.m(),
+                       gemm.n(),
+                       gemm.k(),
+                       gemm.batch(),
+                       gemm.a_dtype(),
+                       gemm.b_dtype(),
+                       gemm.y_dtype(),
+                       static_cast<uint64_t>(gemm.compute()),
+                       static_cast<uint64_t>(gemm.epilogue()),
+                       gemm.a_transposed(),
+                       gemm.b_transposed(),
+                       gemm.has_residual(),
+                       gemm.a_pitch(),
+                       gemm.b_pitch(),
+                       gemm.y_pitch(),
+                       gemm.residual_pitch(),
+                       gemm.a_batch_stride(),
+                       gemm.b_batch_stride(),
+                       gemm.y_batch_stride(),
+                       gemm.residual_batch_stride(),
+                       gemm.workspace_bytes()};
+  for (const Operand operand :
+       {Operand::A, Operand::B, Operand::Bias, Operand::Residual, Operand::Y})
+    question.push_back(alignment_of(entry, relocation_at(entry, record, operand)));
+  return question;
 }
 
 Status GemmSet::choose(const fb::Entry& entry, uint32_t step, const std::string& device,
-                       PreparedGemm& gemm) const {
+                       Answers& answers, PreparedGemm& gemm) const {
   const fb::LibraryGemm& record = *gemm.record;
   const auto* stored = record.algorithm();
   if (stored != nullptr && stored->size() == sizeof gemm.algorithm) {
@@ -311,9 +342,13 @@ Status GemmSet::choose(const fb::Entry& entry, uint32_t step, const std::string&
       gemm.note = text_of("tuned on ", tuned_device, " with ", tuned_library);
     }
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> results;
-  RLX_RETURN_IF_ERROR(query(entry, step, gemm, 1, results));
-  gemm.algorithm = results.front().algo;
+  const auto [answer, is_new] = answers.try_emplace(question_of(entry, step));
+  if (is_new) {
+    std::vector<cublasLtMatmulHeuristicResult_t> results;
+    RLX_RETURN_IF_ERROR(query(entry, step, gemm, 1, results));
+    answer->second = results.front().algo;
+  }
+  gemm.algorithm = answer->second;
   return {};
 }
 

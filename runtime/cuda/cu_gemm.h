@@ -61,11 +61,17 @@ class GemmSet {
     auto operator<=>(const Key&) const = default;
   };
 
+  // What the library's choice for a product depends on, and what it chose: networks have many
+  // products of one kind, and asking takes tens of microseconds.
+  using Question = std::vector<uint64_t>;
+  using Answers = std::map<Question, cublasLtMatmulAlgo_t>;
+
   Status add(Context& context, const PlanView& plan, const fb::Entry& entry, bool require_tuned);
-  Status prepare(const PlanView& plan, const fb::Entry& entry, uint32_t step,
-                 const std::string& device, PreparedGemm& gemm) const;
-  Status choose(const fb::Entry& entry, uint32_t step, const std::string& device,
+  Status prepare(const fb::Entry& entry, uint32_t step, const std::string& device, Answers& answers,
+                 PreparedGemm& gemm) const;
+  Status choose(const fb::Entry& entry, uint32_t step, const std::string& device, Answers& answers,
                 PreparedGemm& gemm) const;
+  static Question question_of(const fb::Entry& entry, uint32_t step);
   Status query(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm, uint32_t most,
                std::vector<cublasLtMatmulHeuristicResult_t>& results) const;
   [[nodiscard]] const PreparedGemm& at(const fb::Entry& entry, uint32_t step) const {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checking one graph with symbols: a plan for all of their values, at many of them.
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler/passes/pass.h"
 #include "runtime/api/session.h"
@@ -131,6 +136,89 @@ std::string check_run_at(Session& session, const Prepared& prepared, const DimBi
   return fault.empty() ? check_run(prepared, got, "values") : fault;
 }
 
+// ---- the same bits as a plan of these sizes ----
+
+using Defines = std::map<std::string, std::string, std::less<>>;
+
+// Of a kernel's specialization as the plan tells it: "RLX_A=f32 RLX_ROWS=(n + 1) block 256x1x1".
+Defines defines_of(std::string_view text) {
+  Defines defines;
+  while (!text.empty()) {
+    const size_t next = std::min(text.find(" RLX_"), text.find(" block "));
+    const std::string_view word = text.substr(0, next);
+    const size_t equals = word.find('=');
+    defines.emplace(word.substr(0, equals),
+                    equals == std::string_view::npos ? "" : word.substr(equals + 1));
+    text.remove_prefix(next == std::string_view::npos ? text.size() : next + 1);
+  }
+  return defines;
+}
+
+// But for the sizes that the run gives.
+bool has_same_defines(const Defines& free, const Defines& fixed) {
+  const auto is_known = [&](const auto& define) {
+    const auto& [name, value] = define;
+    if (name.starts_with("RLX_SIZES") || value.find("RLX_FREE_SIZE") != std::string::npos)
+      return true;
+    const auto same = fixed.find(name);
+    return same != fixed.end() && same->second == value;
+  };
+  return std::ranges::all_of(free, is_known) && std::ranges::all_of(fixed, [&](const auto& define) {
+           return free.contains(define.first);
+         });
+}
+
+std::vector<const fb::Step*> steps_of(const Session::BoundEntry& bound) {
+  std::vector<const fb::Step*> steps;
+  for (const fb::Step* step : *bound.record->steps()) {
+    if (step->kind() != fb::StepKind::Skip) steps.push_back(step);
+  }
+  return steps;
+}
+
+bool has_same_kernels(const Session::BoundEntry& free, const Session::BoundEntry& fixed) {
+  const std::vector<const fb::Step*> ours = steps_of(free);
+  const std::vector<const fb::Step*> theirs = steps_of(fixed);
+  return std::ranges::equal(ours, theirs, [&](const fb::Step* a, const fb::Step* b) {
+    if (a->kind() != b->kind()) return false;
+    if (a->kind() != fb::StepKind::Dispatch) return true;
+    const fb::Kernel& kernel = free.plan->kernel(a->kernel());
+    const fb::Kernel& other = fixed.plan->kernel(b->kernel());
+    return PlanView::text(kernel.name()) == PlanView::text(other.name()) &&
+           has_same_defines(defines_of(PlanView::text(kernel.specialization())),
+                            defines_of(PlanView::text(other.specialization())));
+  });
+}
+
+// Of the session's last run, whose sizes `prepared` has.
+std::string check_bits(Session& session, const Prepared& prepared,
+                       const std::shared_ptr<Device>& device, const CompileOptions& options,
+                       FreeTally& tally) {
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(prepared.module, options, diagnostics);
+  if (!plan) return "a plan of this size is refused: " + diagnostics.text();
+  std::shared_ptr<DevicePlan> loaded;
+  std::unique_ptr<Session> fixed;
+  require(device->load(*plan, {}, loaded));
+  require(Session::create(plan, loaded, false, {}, fixed));
+  Session::BoundEntry free_entry;
+  Session::BoundEntry fixed_entry;
+  require(session.bound_entry(0, free_entry));
+  require(fixed->bound_entry(0, fixed_entry));
+  if (!has_same_kernels(free_entry, fixed_entry)) return {};
+  set_inputs(*fixed, prepared);
+  require(fixed->run(0));
+  const std::vector<Tensor> got = read_outputs(session);
+  const std::vector<Tensor> wanted = read_outputs(*fixed);
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i].to_bytes() != wanted[i].to_bytes())
+      return "output " + std::to_string(i) +
+             " has other bits than in a plan of this size with the same kernels";
+  }
+  ++tally.same_kernels;
+  return {};
+}
+
 struct FreePlan {
   GraphText graph;  // what is left of it
   std::shared_ptr<const PlanView> plan;
@@ -192,6 +280,8 @@ FreePlan compile_free(GraphText graph, const CompileOptions& options, FreeTally&
 
 std::string check_on(const std::shared_ptr<Device>& device, const FreePlan& free, uint64_t seed,
                      FreeTally& tally) {
+  constexpr size_t kComparedBinding = 2;  // a size that nothing divides
+  size_t next = 0;
   std::shared_ptr<DevicePlan> loaded;
   std::unique_ptr<Session> session;
   require(device->load(*free.plan, {}, loaded));
@@ -199,6 +289,7 @@ std::string check_on(const std::shared_ptr<Device>& device, const FreePlan& free
   bool by_name = false;
   for (const DimBindings& binding : walk(ranges_of(free.graph), seed)) {
     by_name = !by_name;
+    const size_t number = next++;
     Diagnostics diagnostics;
     const auto prepared = prepare(free.graph, binding, diagnostics);
     const std::string place = "on " + device->info().id + " at" + text_of(binding) + ": ";
@@ -212,7 +303,9 @@ std::string check_on(const std::shared_ptr<Device>& device, const FreePlan& free
     if (!prepared) continue;
     try {
       const DimBindings named = by_name ? binding : unsaid_by_inputs(binding, free.graph);
-      const std::string fault = check_run_at(*session, *prepared, named);
+      std::string fault = check_run_at(*session, *prepared, named);
+      if (fault.empty() && number == kComparedBinding)
+        fault = check_bits(*session, *prepared, device, options_of(seed), tally);
       if (!fault.empty()) return place + fault;
     } catch (const std::runtime_error& error) {
       return place + error.what();

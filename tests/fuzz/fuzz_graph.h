@@ -86,6 +86,8 @@ struct FreeTally {
   size_t bindings = 0;          // runs that were right
   size_t silent = 0;            // bindings where the reference does not judge
   size_t refused_bindings = 0;  // of sizes that no graph has
+  size_t same_kernels =
+      0;  // plans of one size that have the kernels of the free plan, and its bits
 };
 
 // One plan for all values of the graph's symbols, at values up and down in one session, against the

@@ -19,6 +19,11 @@ MODELS = {
                    magnitude=1 + 0.1 * math.log(4)), {"rope_theta": 1e6, "tie_word_embeddings": True, "rope_scaling": YARN}),
     "qwen3": (dict(arch="qwen3", head=32, qk_norm="heads", base=1e6),
               {"head_dim": 32, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "attention_bias": False}),
+    "mixtral": (dict(decoders.MODELS["mixtral"], pairs="halves", window=5, period=0),
+                {"model_type": "mixtral", "tie_word_embeddings": True, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}),
+    "qwen3_moe": (decoders.MODELS["qwen3moe"],
+                  {"model_type": "qwen3_moe", "head_dim": 32, "num_experts": 4, "num_experts_per_tok": 3, "norm_topk_prob": True,
+                   "mlp_only_layers": [], "decoder_sparse_step": 1, "moe_intermediate_size": decoders.HIDDEN}),
     "mistral": (dict(arch="llama", window=5, period=0), {"model_type": "mistral", "sliding_window": 5}),
     "gemma2": (dict(decoders.MODELS["gemma2"], attention_scale=0.2, logit_cap=0.0),
                {"head_dim": 16, "hidden_activation": GELU, "sliding_window": 5, "query_pre_attn_scalar": 25, "final_logit_softcapping": None}),
@@ -42,6 +47,9 @@ NORMS = {"before": {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_
 NAMES = {"attn_qkv": "self_attn.qkv_proj", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
          "attn_k_norm": "self_attn.k_norm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+# Where experts are, and the gate's, up's and down's matrix of each.
+EXPERTS = {"mixtral": ("block_sparse_moe", {"gate": "w1", "up": "w3", "down": "w2"}),
+           "qwen3_moe": ("mlp", {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"})}
 OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
@@ -54,6 +62,15 @@ def name_of(ours, model):
     packed = {"ffn_up": "mlp.gate_up_proj"} if model["packed"] else {}
     names = {**NAMES, **NORMS[model["norms"]], **packed}
     return f"model.layers.{block[1]}.{names[stem]}.{part}" if block else f"{OUTER[stem]}.{part}"
+
+
+def expert_names(ours, name, count):
+    """Of a stack, the tensors that it is made of; of what chooses among them, one."""
+    place, matrices = EXPERTS[name]
+    block, stem = ours.split(".")[1:3]
+    if stem == "ffn_gate_inp":
+        return [f"model.layers.{block}.{place}.gate.weight"]
+    return [f"model.layers.{block}.{place}.experts.{i}.{matrices[stem.split('_')[1]]}.weight" for i in range(count)]
 
 
 def config_of(name):
@@ -110,6 +127,12 @@ def write(folder, name, seed, dtypes, shards):
         dtype = dtypes[i % len(dtypes)]
         raw, stored = encode(drawn - offset, dtype)
         values[ours] = stored + offset
+        if "_exps." in ours or "ffn_gate_inp" in ours:
+            names = expert_names(ours, name, model["experts"])
+            size = len(raw) // len(names)
+            one = shape if len(names) == 1 else shape[1:]
+            tensors.update({key: (dtype, one, raw[i * size:(i + 1) * size]) for i, key in enumerate(names)})
+            continue
         tensors[name_of(ours, model)] = (dtype, shape, raw)
     (folder / "config.json").write_text(json.dumps(config_of(name)))
     if shards == 1:

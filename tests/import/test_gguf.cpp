@@ -480,6 +480,31 @@ TEST_CASE("a GGUF model's tokens, merges and templates travel with it") {
   CHECK(text.templates()->Get(0)->source()->str() == "{{ messages }}");
 }
 
+TEST_CASE("a converted model keeps its tokens and templates; a broken buffer of them is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("model.gguf", with_tokens().bytes());
+  const SourceGraph direct = good_model(with_tokens().bytes(), kDecodeAndFour);
+  for (const std::string name : {"model.json", "model.rlxg"}) {
+    Diagnostics diagnostics;
+    const auto text = convert_graph(path, folder.path(name), diagnostics, kDecodeAndFour);
+    INFO(diagnostics.text());
+    REQUIRE(text.has_value());
+    folder.write(name, *text);
+    const auto converted = load_module(folder.path(name), {}, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(converted.has_value());
+    CHECK(converted->text == direct.text);
+  }
+  for (const std::string bytes : {"AAAA", "/////w==", "EAAAAA=="}) {
+    Diagnostics diagnostics;
+    const std::string broken =
+        R"({"rlx_graph": 1, "inputs": [], "nodes": [], "outputs": [], "text": {"base64": ")" +
+        bytes + "\"}}";
+    CHECK_FALSE(load_module(folder.write("broken.json", broken), {}, diagnostics).has_value());
+    check_only_error(diagnostics, DiagCode::BadField, "is no buffer of text.fbs");
+  }
+}
+
 TEST_CASE("a GGUF tokenizer that is not read is told, and the model runs on ids") {
   GgufWriter writer = small_llama();
   writer.key("tokenizer.ggml.model", std::string("bert"));

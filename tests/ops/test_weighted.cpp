@@ -48,6 +48,8 @@ TEST_CASE("few_rows_of_halves_read_blocks_once_on_tensor_cores") {
         "more than 8 vectors");
   CHECK(refusal_by(product(DType::bf16, 8, DType::q4_k, "cuda"), "dequant_mma streamed") ==
         "x of bf16");
+  CHECK(refusal_by(product(DType::f16, 2, DType::q4_k, "cuda"), "dequant_mma one row") ==
+        "more than one vector");
 }
 
 TEST_CASE("streams_of_blocks_share_out_k_alike_for_all_rows_and_fill_the_device") {
@@ -64,6 +66,32 @@ TEST_CASE("streams_of_blocks_share_out_k_alike_for_all_rows_and_fill_the_device"
   CHECK(stream(8, 64, 288, DType::q8_0).warps == 2);
   for (const int64_t k : {512, 2304, 11008}) {
     CHECK(stream(2, 300, k, DType::q8_k).warps == stream(8, 4096, k, DType::q8_k).warps);
+  }
+}
+
+TEST_CASE("streams_of_one_row_share_out_all_tiles_among_the_multiprocessors") {
+  const auto stream = [](int64_t n, int64_t k, DType w) {
+    return choose_row_stream({.m = 1, .n = n, .k = k, .bits = 4.5}, w, device());
+  };
+  const RowStream wide = stream(28672, 4096, DType::q4_0);
+  CHECK(wide.warps == 8);
+  CHECK(wide.stages == 3);
+  CHECK(wide.groups == 2 * 132);
+  CHECK(wide.tiles == 7);
+  // As many sums as shared memory holds beside the rings.
+  CHECK(stream(128256, 4096, DType::q4_0).groups == 2 * 2 * 132);
+  CHECK(stream(128256, 4096, DType::q4_0).tiles == 16);
+  CHECK(stream(4096, 4096, DType::q8_0).stages == 2);
+  CHECK(stream(64, 288, DType::q8_0).groups == 4);
+  CHECK(stream(64, 288, DType::q8_0).warps == 2);
+}
+
+TEST_CASE("one_row_goes_to_the_kernel_that_was_faster_for_its_type") {
+  for (const DType x : {DType::f16, DType::bf16, DType::f32}) {
+    CHECK(kernel(x, 1, DType::q8_0, "cuda") == KernelId::dequant_mma);
+    CHECK(kernel(x, 1, DType::q4_0, "cuda") == KernelId::dequant_mma);
+    CHECK(kernel(x, 1, DType::q6_k, "cuda") == KernelId::dequant_matvec);
+    CHECK(kernel(x, 1, DType::q8_0, "vulkan") == KernelId::dequant_matvec);
   }
 }
 

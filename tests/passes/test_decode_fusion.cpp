@@ -28,33 +28,39 @@ const std::string kPair = R"(
     {"op": "matmul", "inputs": ["n", "wu"], "outputs": ["up"], "attributes": {"trans_b": true}},
     {"op": "mul", "inputs": ["up", "gate"], "outputs": ["y"]})";
 
-// q, k, v as [1, 2, heads, 4] inputs, caches of 5 rows as states.
+const std::string kTurnedValues =
+    R"({"op": "transpose", "inputs": ["v"], "outputs": ["vt"], "attributes": {"perm": [0, 2, 1, 3]}},)";
+
+// q, k, v as [1, rows, heads, 4] inputs, caches of 5 rows as states; values: vt is v of each head.
 Module decode_step(const std::string& key_rope_offset, const std::string& more_nodes,
                    const std::string& outputs, const std::string& cache = "f32",
-                   const std::string& rope_positions = R"(, "p")") {
-  return module_of(
-      R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, 2, 4, 4]}, {"name": "k", "dtype": "f32", "shape": [1, 2, 2, 4]},
-    {"name": "v", "dtype": "f32", "shape": [1, 2, 2, 4]}, {"name": "p", "dtype": "i32", "shape": []},
+                   const std::string& rope_positions = R"(, "p")", const std::string& rows = "2",
+                   const std::string& values = kTurnedValues) {
+  return module_of(R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, )" + rows +
+                   R"(, 4, 4]}, {"name": "k", "dtype": "f32", "shape": [1, )" + rows + R"(, 2, 4]},
+    {"name": "v", "dtype": "f32", "shape": [1, )" +
+                   rows + R"(, 2, 4]}, {"name": "p", "dtype": "i32", "shape": []},
     {"name": "c", "dtype": "f32", "shape": [8, 2]}, {"name": "s", "dtype": "f32", "shape": [8, 2]}],
     "states": [{"name": "kc", "dtype": ")" +
-      cache + R"(", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": ")" + cache +
-      R"(", "shape": [1, 2, 5, 4]}], "nodes": [
+                   cache + R"(", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": ")" + cache +
+                   R"(", "shape": [1, 2, 5, 4]}], "nodes": [
     {"op": "rope", "inputs": ["q", "c", "s")" +
-      rope_positions + R"(], "outputs": ["qr"], "attributes": {"head_dim": 4}},
+                   rope_positions + R"(], "outputs": ["qr"], "attributes": {"head_dim": 4}},
     {"op": "rope", "inputs": ["k", "c", "s")" +
-      rope_positions +
-      R"(], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
-      key_rope_offset + R"(}},
+                   rope_positions +
+                   R"(], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
+                   key_rope_offset + R"(}},
     {"op": "transpose", "inputs": ["kr"], "outputs": ["kt"], "attributes": {"perm": [0, 2, 1, 3]}},
     {"op": "kv_append", "inputs": ["kc", "kt", "p"], "outputs": ["ka"]},
     {"op": "state_write", "inputs": ["kc", "ka"], "outputs": ["kn"]},
-    {"op": "transpose", "inputs": ["v"], "outputs": ["vt"], "attributes": {"perm": [0, 2, 1, 3]}},
+)" + values +
+                   R"(
     {"op": "kv_append", "inputs": ["vc", "vt", "p"], "outputs": ["va"]},
     {"op": "state_write", "inputs": ["vc", "va"], "outputs": ["vn"]},)" +
-      more_nodes + R"(
+                   more_nodes + R"(
     {"op": "attention", "inputs": ["qr", "kn", "vn"], "outputs": ["y"],
      "attributes": {"num_heads": 4, "num_kv_heads": 2, "head_dim": 4, "kv_layout": "bhsd"}}], "outputs": )" +
-      outputs);
+                   outputs);
 }
 
 }  // namespace
@@ -198,6 +204,26 @@ TEST_CASE("tables with a row for each token join the appends at any position") {
                                     "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
                                     "attention(qr.joined, kn, vn)"});
   CHECK(std::get<std::string>(only_node(module, "rope_append").attributes.at("table")) == "token");
+}
+
+TEST_CASE("a row whose heads were turned by a reshape is appended with the ropes") {
+  const std::string by_head =
+      R"({"op": "reshape", "inputs": ["v"], "outputs": ["vt"], "attributes": {"shape": [1, 2, 1, 4]}},)";
+  // Of another shape than the heads', as clean-ups leave it.
+  const std::string flat =
+      R"({"op": "reshape", "inputs": ["v"], "outputs": ["vf"], "attributes": {"shape": [1, 8]}},
+         {"op": "reshape", "inputs": ["vf"], "outputs": ["vt"], "attributes": {"shape": [1, 2, 1, 4]}},)";
+  Module module = decode_step("0", "", R"(["y"])", "f16", R"(, "p")", "1", by_head);
+  CHECK(apply_for(fuse_rope, module, "cuda") == 1);
+  apply(remove_dead, module);
+  CHECK(node_lines(module).front() == "rope_append(q, k, v, c, s, p, kc, vc)");
+  Module other = decode_step("0", "", R"(["y"])", "f16", R"(, "p")", "1", flat);
+  CHECK(apply_for(fuse_rope, other, "cuda") == 1);
+  apply(remove_dead, other);
+  CHECK(node_lines(other) == Lines{"reshape(v)", "reshape(vf)", "reshape(vt)",
+                                   "rope_append(q, k, vt.row, c, s, p, kc, vc)",
+                                   "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
+                                   "attention(qr.joined, kn, vn)"});
 }
 
 TEST_CASE("a row copied to an index is appended, wherever the index points; more rows stay") {

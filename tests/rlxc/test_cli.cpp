@@ -446,6 +446,9 @@ TEST_CASE("ops tells what conformance found, and the document in the tree is wha
   CHECK(expect(0, place, {"explain", "--markdown"}).output == read_file("tools/CODES.md"));
   INFO("make it anew: rlxc ops --markdown > compiler/ops/OPERATORS.md");
   CHECK(expect(0, place, {"ops", "--markdown"}).output == read_file("compiler/ops/OPERATORS.md"));
+  INFO("make it anew: rlxc ops --reference --markdown > compiler/import/reference_ir/OPERATORS.md");
+  CHECK(expect(0, place, {"ops", "--reference", "--markdown"}).output ==
+        read_file("compiler/import/reference_ir/OPERATORS.md"));
 #ifdef RLX_HAS_ONNX
   INFO("make it anew: rlxc ops --onnx --markdown > compiler/import/onnx/OPERATORS.md");
   CHECK(expect(0, place, {"ops", "--onnx", "--markdown"}).output ==

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/import/onnx/onnx_reader.h"
+#include "compiler/import/reference_ir/alias.h"
 #include "compiler/ops/conformance_record.h"
 #include "compiler/ops/extension/extension.h"
 #include "compiler/ops/op_def.h"
@@ -174,6 +175,75 @@ void print_onnx_markdown() {
   std::printf("\n%zu operators.\n", operators.size());
 }
 
+// Whether anything is written for a name: its own operators, or control flow's.
+bool is_read(const reference_ir::Alias& alias) {
+  const auto control = reference_ir::control_aliases();
+  const bool is_control =
+      std::ranges::find(control, alias.name, &reference_ir::Alias::name) != control.end();
+  return alias.express != nullptr || is_control;
+}
+
+void print_reference() {
+  for (const reference_ir::Alias* alias : reference_ir::all_aliases()) {
+    if (is_read(*alias))
+      std::printf("%.*s\n", static_cast<int>(alias->name.size()), alias->name.data());
+  }
+}
+
+struct ReferenceSystem {
+  const char* name;
+  char letter;
+  uint8_t bit;
+};
+constexpr ReferenceSystem kReferenceSystems[] = {{"rlx-vulkan", 'V', reference_ir::kVulkan},
+                                                 {"rlx-wgpu", 'W', reference_ir::kWgpu},
+                                                 {"rlx-cuda", 'C', reference_ir::kCuda}};
+
+void print_reference_markdown() {
+  std::puts(
+      "<!-- Made by `rlxc ops --reference --markdown`; a test checks that it is current. -->");
+  std::puts("# Names of the reference IR that are read");
+  std::puts(
+      "\nA graph file may name operators as rlx-vulkan, rlx-wgpu and rlx-cuda do "
+      "([how](../README.md#reference-graphs)). Beside each name stands what\nexpresses it, and V, "
+      "W, C "
+      "where these three compute it themselves, on the GPU or on the host. The last table has the "
+      "names that are\nrefused, each with its reason.\n\n| name | systems | here |\n|---|---|---|");
+  std::vector<const reference_ir::Alias*> refused;
+  size_t count = 0;
+  for (const reference_ir::Alias* alias : reference_ir::all_aliases()) {
+    if (!is_read(*alias)) {
+      refused.push_back(alias);
+      continue;
+    }
+    ++count;
+    std::string systems;
+    for (const ReferenceSystem& system : kReferenceSystems) {
+      if ((alias->systems & system.bit) != 0) systems += system.letter;
+    }
+    std::printf("| `%s` | %s | %s |\n", std::string(alias->name).c_str(), systems.c_str(),
+                std::string(alias->as).c_str());
+  }
+  std::puts("\n| name | why not |\n|---|---|");
+  for (const reference_ir::Alias* alias : refused)
+    std::printf("| `%s` | %s |\n", std::string(alias->name).c_str(),
+                std::string(alias->as).c_str());
+  std::printf(
+      "\n%zu names are read, %zu are not. Covered, with leaves (`Input`, `Param`, `Constant`):",
+      count, refused.size());
+  for (const ReferenceSystem& system : kReferenceSystems) {
+    size_t claimed = 3;
+    size_t read = 3;
+    for (const reference_ir::Alias* alias : reference_ir::all_aliases()) {
+      if ((alias->systems & system.bit) == 0) continue;
+      ++claimed;
+      read += is_read(*alias) ? 1 : 0;
+    }
+    std::printf("%s %s %zu of %zu", system.letter == 'V' ? "" : ",", system.name, read, claimed);
+  }
+  std::puts(".");
+}
+
 Json arity_json(const Arity& arity) {
   return {{"minimum", arity.minimum},
           {"maximum", arity.maximum == kUnlimited ? Json() : Json(arity.maximum)}};
@@ -271,21 +341,30 @@ void add_ops_command(CLI::App& app, Action& action) {
   command->add_flag("--json", *json, "As JSON");
   command
       ->add_flag("--markdown", *markdown,
-                 "As the table compiler/ops/OPERATORS.md, or compiler/import/onnx/OPERATORS.md")
+                 "As the table compiler/ops/OPERATORS.md, or compiler/import/onnx/OPERATORS.md, or "
+                 "compiler/import/reference_ir/OPERATORS.md")
       ->excludes("--json");
   const auto onnx = std::make_shared<bool>(false);
   command->add_flag("--onnx", *onnx, "The operators of ONNX that are read")->excludes("--json");
+  const auto reference = std::make_shared<bool>(false);
+  command->add_flag("--reference", *reference, "The names of the reference IR that are read")
+      ->excludes("--json")
+      ->excludes("--onnx");
   command
       ->add_option("--extension", extensions->extensions,
                    "Folder with extension.json, whose ops are listed too; may be repeated")
       ->type_name("DIR")
       ->allow_extra_args(false)
       ->excludes("--markdown");
-  command->callback([json, markdown, onnx, extensions, &action] {
-    action = [json, markdown, onnx, extensions] {
+  command->callback([json, markdown, onnx, reference, extensions, &action] {
+    action = [json, markdown, onnx, reference, extensions] {
       Diagnostics diagnostics;
       if (!load_extensions(*extensions, diagnostics)) return report(diagnostics);
-      if (*onnx && *markdown)
+      if (*reference && *markdown)
+        print_reference_markdown();
+      else if (*reference)
+        print_reference();
+      else if (*onnx && *markdown)
         print_onnx_markdown();
       else if (*onnx)
         print_onnx();

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/checkpoint/checkpoint_reader.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "compiler/import/checkpoint/checkpoint_files.h"
 #include "compiler/import/checkpoint/config.h"
@@ -20,9 +25,15 @@ using checkpoint::Config;
 using checkpoint::Shard;
 
 constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxExperts = int64_t{1} << 18;  // of all layers together
 
-// Tensors by their names in checkpoints, with GGUF's.
-using Names = std::map<std::string, std::string>;
+// Where a checkpoint's tensor goes: a tensor of GGUF's name, or one matrix of such a stack.
+struct Target {
+  std::string name;
+  std::optional<int64_t> expert;
+};
+// By the names in checkpoints.
+using Names = std::map<std::string, Target>;
 
 struct Projection {
   std::string_view theirs;
@@ -50,18 +61,35 @@ std::span<const Projection> norms_of(gguf::NormPlaces places) {
   return {};
 }
 
+// Of a layer's experts, whose names begin with `theirs`.
+void add_experts(const Config& config, const std::string& theirs, const std::string& ours,
+                 Names& names) {
+  const checkpoint::ExpertNames& of = config.expert_names;
+  const std::string place = theirs + std::string(of.place) + ".";
+  names[place + "gate.weight"] = {ours + "ffn_gate_inp.weight", {}};
+  const std::array<Projection, 3> matrices = {
+      {{of.gate, "ffn_gate_exps"}, {of.up, "ffn_up_exps"}, {of.down, "ffn_down_exps"}}};
+  for (int64_t expert = 0; expert < config.experts; ++expert) {
+    const std::string one = place + "experts." + std::to_string(expert) + ".";
+    for (const Projection& matrix : matrices) {
+      names[one + std::string(matrix.theirs) + ".weight"] = {
+          ours + std::string(matrix.ours) + ".weight", expert};
+    }
+  }
+}
+
 Names names_of(const Config& config) {
-  Names names = {{"model.embed_tokens.weight", "token_embd.weight"},
-                 {"model.norm.weight", "output_norm.weight"}};
-  if (!config.is_tied) names["lm_head.weight"] = "output.weight";
+  Names names = {{"model.embed_tokens.weight", {"token_embd.weight", {}}},
+                 {"model.norm.weight", {"output_norm.weight", {}}}};
+  if (!config.is_tied) names["lm_head.weight"] = {"output.weight", {}};
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string theirs = "model.layers." + std::to_string(i) + ".";
     const std::string ours = "blk." + std::to_string(i) + ".";
     const auto add = [&](const Projection& name, bool has_bias) {
       for (const std::string_view part : {".weight", ".bias"}) {
         if (part == ".bias" && !has_bias) continue;
-        names[theirs + std::string(name.theirs) + std::string(part)] =
-            ours + std::string(name.ours) + std::string(part);
+        names[theirs + std::string(name.theirs) + std::string(part)] = {
+            ours + std::string(name.ours) + std::string(part), {}};
       }
     };
     for (const Projection& norm : norms_of(config.architecture.norms)) add(norm, false);
@@ -73,11 +101,15 @@ Names names_of(const Config& config) {
       add({"self_attn.q_proj", "attn_q"}, config.has_qkv_bias);
       add({"self_attn.k_proj", "attn_k"}, config.has_qkv_bias);
       add({"self_attn.v_proj", "attn_v"}, config.has_qkv_bias);
-      add({"mlp.gate_proj", "ffn_gate"}, config.has_ffn_bias);
-      add({"mlp.up_proj", "ffn_up"}, config.has_ffn_bias);
     }
     add({"self_attn.o_proj", "attn_output"}, config.has_output_bias);
-    add({"mlp.down_proj", "ffn_down"}, config.has_ffn_bias);
+    if (config.experts > 0) {
+      add_experts(config, theirs, ours, names);
+    } else {
+      if (!is_packed) add({"mlp.gate_proj", "ffn_gate"}, config.has_ffn_bias);
+      if (!is_packed) add({"mlp.up_proj", "ffn_up"}, config.has_ffn_bias);
+      add({"mlp.down_proj", "ffn_down"}, config.has_ffn_bias);
+    }
     if (config.architecture.qk_norm == gguf::QkNorm::None) continue;
     add({"self_attn.q_norm", "attn_q_norm"}, false);
     add({"self_attn.k_norm", "attn_k_norm"}, false);
@@ -103,21 +135,60 @@ class TensorReader {
         if (!is_idle(name, config_)) unread_.push_back(name);
         continue;
       }
-      if (auto made = make(known->second, name, tensor, shard)) file.tensors.push_back(*made);
+      if (auto made = make(known->second.name, name, tensor, shard)) {
+        if (known->second.expert) {
+          stack(*made, *known->second.expert, name, shard.name);
+        } else {
+          file.tensors.push_back(*made);
+        }
+      }
       names_.erase(known);
     }
     table.add(file, shard.name, shard.owner);
     return !diagnostics_.has_errors();
   }
 
-  // Tensors that no file has, or that nothing reads.
-  bool finish() {
+  // Stacks of experts; tensors that no file has, or that nothing reads.
+  bool finish(gguf::TensorTable& table) {
+    for (auto& [name, stack] : stacks_) {
+      stack.tensor.bytes = *stack.bytes;
+      table.add_made(stack.tensor, path_, stack.bytes);
+    }
     tell("the checkpoint lacks tensors of a ", names_left(), DiagCode::BadField);
     tell("the checkpoint has tensors that are not read of a ", unread_, DiagCode::UnsupportedOp);
     return !diagnostics_.has_errors();
   }
 
  private:
+  // Matrices of one shape and type, one for each expert.
+  struct Stack {
+    gguf::Tensor tensor;
+    std::shared_ptr<std::vector<std::byte>> bytes;
+  };
+
+  // Copies an expert's matrix to its place.
+  void stack(const gguf::Tensor& matrix, int64_t expert, const std::string& theirs,
+             const std::string& file) {
+    Stack& stack = stacks_[matrix.name];
+    std::vector<int64_t> shape = matrix.shape;
+    shape.insert(shape.begin(), config_.experts);
+    const size_t matrix_bytes = matrix.bytes.size();
+    if (!stack.bytes) {
+      stack.tensor = {.name = matrix.name, .dtype = matrix.dtype, .shape = shape};
+      stack.bytes = std::make_shared<std::vector<std::byte>>(matrix_bytes *
+                                                             static_cast<size_t>(config_.experts));
+    }
+    if (stack.tensor.dtype != matrix.dtype || stack.tensor.shape != shape) {
+      diagnostics_.error(DiagCode::BadShape, {folder_of(path_) + "/" + file, ""},
+                         "tensor " + in_quotes(theirs) +
+                             " is of another type or shape than those of other experts");
+      return;
+    }
+    std::ranges::copy(matrix.bytes,
+                      stack.bytes->begin() +
+                          static_cast<std::ptrdiff_t>(matrix_bytes * static_cast<size_t>(expert)));
+  }
+
   [[nodiscard]] std::vector<std::string> names_left() const {
     std::vector<std::string> left;
     for (const auto& [theirs, ours] : names_) left.push_back(theirs);
@@ -163,6 +234,7 @@ class TensorReader {
   const std::string& path_;
   Diagnostics& diagnostics_;
   std::vector<std::string> unread_;
+  std::map<std::string, Stack> stacks_;  // by GGUF's names
 };
 
 // Factors of rope's angles, as the tensor of that name that a GGUF file has them in.
@@ -189,7 +261,7 @@ bool read_tensors(const Config& config, const std::string& path, gguf::TensorTab
   add_rope_factors(config.rope_factors, "rope_freqs.weight", table);
   add_rope_factors(config.short_factors, "rope_factors_short.weight", table);
   add_rope_factors(config.long_factors, "rope_factors_long.weight", table);
-  return reader.finish();
+  return reader.finish(table);
 }
 
 std::optional<JsonObject> parse_config(const GraphBytes& bytes, const std::string& path,
@@ -217,6 +289,13 @@ std::optional<SourceGraph> read_checkpoint(const GraphBytes& bytes, const std::s
     diagnostics.error(DiagCode::Limit, {path, ""},
                       "\"num_hidden_layers\" is " + std::to_string(config->layers) +
                           ", wanted 1 to " + std::to_string(kMaxLayers));
+    return std::nullopt;
+  }
+  if (config->experts > kMaxExperts / config->layers) {
+    diagnostics.error(DiagCode::Limit, {path, ""},
+                      "the model has " + std::to_string(config->experts) + " experts in each of " +
+                          std::to_string(config->layers) + " layers, wanted at most " +
+                          std::to_string(kMaxExperts) + " in all");
     return std::nullopt;
   }
   gguf::TensorTable tensors;

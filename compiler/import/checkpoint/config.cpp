@@ -26,12 +26,26 @@ struct Kind {
   Window window = Window::Never;
   int64_t default_window = 0;
   int64_t default_attention_divisor = 0;  // query_pre_attn_scalar; 0: there is none
+  std::string_view experts = {};          // the member that counts them; empty: there are none
+  ExpertNames expert_names = {};
+  bool renormalises = true;  // shares of the chosen experts, where config.json does not say
 };
 constexpr Kind kKinds[] = {
     {.model_type = "llama", .architecture = "llama"},
     {.model_type = "mistral", .architecture = "llama", .window = Window::Everywhere},
+    {.model_type = "mixtral",
+     .architecture = "llama",
+     .window = Window::Everywhere,
+     .experts = "num_local_experts",
+     .expert_names = {"block_sparse_moe", "w1", "w3", "w2"}},
     {.model_type = "qwen2", .architecture = "qwen2", .always_has_qkv_bias = true},
     {.model_type = "qwen3", .architecture = "qwen3", .default_head_dim = 128},
+    {.model_type = "qwen3_moe",
+     .architecture = "qwen3moe",
+     .default_head_dim = 128,
+     .experts = "num_experts",
+     .expert_names = {"mlp", "gate_proj", "up_proj", "down_proj"},
+     .renormalises = false},
     {.model_type = "gemma2",
      .architecture = "gemma2",
      .default_head_dim = 256,
@@ -59,6 +73,10 @@ constexpr std::string_view kNotNeeded[] = {"architectures",
                                            "model_type",
                                            "vocab_size",
                                            "intermediate_size",
+                                           "moe_intermediate_size",
+                                           "router_aux_loss_coef",
+                                           "router_jitter_noise",
+                                           "output_router_logits",
                                            "torch_dtype",
                                            "dtype",
                                            "transformers_version",
@@ -94,6 +112,7 @@ class Reader {
     made_.text("general.architecture", std::string(read_.architecture.name));
     read_sizes();
     read_switches();
+    read_experts();
     read_windows();
     read_attention();
     read_scales();
@@ -226,6 +245,20 @@ class Reader {
     if (find("quantization_config") != nullptr)
       refuse("the weights are quantized (\"quantization_config\")");
     read_rope_free();
+  }
+
+  void read_experts() {
+    if (kind_->experts.empty()) return;
+    read_.experts = positive(kind_->experts);
+    read_.expert_names = kind_->expert_names;
+    made_.integer(key("expert_count"), read_.experts);
+    made_.integer(key("expert_used_count"), positive("num_experts_per_tok"));
+    made_.flag(key("expert_weights_norm"), flag("norm_topk_prob", kind_->renormalises));
+    if (positive("decoder_sparse_step", 1) != 1)
+      refuse("\"decoder_sparse_step\" is not 1, so that some layers have no experts");
+    const JsonValue* dense = find("mlp_only_layers");
+    if (dense != nullptr && (dense->array() == nullptr || !dense->array()->empty()))
+      refuse("\"mlp_only_layers\" names layers without experts");
   }
 
   // Layers without rope come in periods, in this architecture alone.

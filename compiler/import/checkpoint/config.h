@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/import/checkpoint/made_file.h"
@@ -14,6 +15,15 @@
 
 namespace rlx::checkpoint {
 
+// What checkpoints call the experts of a layer: where all of them are, and the three matrices of
+// each. What chooses among them is `gate` of that place.
+struct ExpertNames {
+  std::string_view place;
+  std::string_view gate;
+  std::string_view up;
+  std::string_view down;
+};
+
 struct Config {
   gguf::Architecture architecture;  // its row, with pairs as checkpoints have them
   int64_t layers = 0;
@@ -21,6 +31,8 @@ struct Config {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of attention
   bool has_ffn_bias = false;
+  int64_t experts = 0;
+  ExpertNames expert_names = {};  // where there are experts
   // What angles are divided by, one per pair, or none: always; within the original context; beyond.
   std::vector<double> rope_factors;
   std::vector<double> short_factors;

@@ -15,6 +15,14 @@ void TensorTable::add(const File& file, const std::string& name,
   }
 }
 
+void TensorTable::add_made(const Tensor& tensor, const std::string& name,
+                           std::shared_ptr<const void> owner) {
+  File file;
+  file.tensors.push_back(tensor);
+  add(file, name, std::move(owner));
+  files_.back().is_file = false;
+}
+
 TensorTable::Entry* TensorTable::find(const std::string& name) {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &entries_[found->second];
@@ -40,9 +48,12 @@ std::vector<SourceTensor> TensorTable::params() const {
   for (const Entry& entry : entries_) {
     if (!entry.is_param) continue;
     const Origin& origin = files_[entry.file];
-    const RawFile data{.path = origin.name,
-                       .offset_bytes = entry.tensor.offset_bytes,
-                       .mapped = HostBytes{.owner = origin.owner, .bytes = entry.tensor.bytes}};
+    const HostBytes bytes{.owner = origin.owner, .bytes = entry.tensor.bytes};
+    SourceData data = bytes;
+    if (origin.is_file) {
+      data =
+          RawFile{.path = origin.name, .offset_bytes = entry.tensor.offset_bytes, .mapped = bytes};
+    }
     params.push_back({.place = {origin.name, ""},
                       .name = entry.tensor.name,
                       .dtype = entry.tensor.dtype,

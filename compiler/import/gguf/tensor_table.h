@@ -18,6 +18,8 @@ class TensorTable {
   // Adds the tensors of a file, whose names are new. `name` is what a graph beside it would refer
   // to.
   void add(const File& file, const std::string& name, std::shared_ptr<const void> owner);
+  // The same for one whose bytes stand in no file; `name` is where its parts came from.
+  void add_made(const Tensor& tensor, const std::string& name, std::shared_ptr<const void> owner);
 
   [[nodiscard]] size_t size() const { return entries_.size(); }
   [[nodiscard]] bool contains(const std::string& name) const { return by_name_.contains(name); }
@@ -26,7 +28,7 @@ class TensorTable {
   // The same for one that the graph has as a param.
   const Tensor* read_param(const std::string& name);
 
-  // Params in the files' order: views of the files, which name their bytes.
+  // Params in the files' order: views of the files, which name their bytes, and of made ones.
   [[nodiscard]] std::vector<SourceTensor> params() const;
   [[nodiscard]] std::vector<std::string_view> unread() const;
 
@@ -40,6 +42,7 @@ class TensorTable {
   struct Origin {
     std::string name;
     std::shared_ptr<const void> owner;
+    bool is_file = true;
   };
   Entry* find(const std::string& name);
 

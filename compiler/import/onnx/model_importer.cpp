@@ -10,6 +10,7 @@
 #include "compiler/import/const_input.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/control_flow.h"
+#include "compiler/import/onnx/extensions.h"
 #include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/refusal.h"
@@ -162,7 +163,8 @@ class ModelImporter {
         continue;
       }
       if (is_control_flow(domain, node.op_type()) ||
-          find_onnx_op(domain, node.op_type()) != nullptr)
+          find_onnx_op(domain, node.op_type()) != nullptr ||
+          !extension_of(domain, node.op_type()).empty())
         continue;
       const auto version = opsets.find(domain);
       const OnnxGap gap = gap_of(domain, node.op_type());
@@ -481,6 +483,9 @@ class ModelImporter {
   static void translate(NodeReader& reader, const std::string& domain,
                         const onnx::NodeProto& node) {
     const OnnxOp* row = find_onnx_op(domain, node.op_type());
+    if (const std::string op = row ? std::string() : extension_of(domain, node.op_type());
+        !op.empty())
+      return translate_extension(reader, op);
     if (row == nullptr)
       throw Refusal{.message = std::string(gap_of(domain, node.op_type()).why),
                     .hint = std::string(gap_of(domain, node.op_type()).help)};

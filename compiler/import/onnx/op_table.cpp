@@ -110,8 +110,10 @@ OnnxGap gap_of(std::string_view domain, std::string_view name) {
     return {"rlx does not train", "export the model for inference"};
   if (domain == kMicrosoft) return kNotYet;
   if (!domain.empty()) {
-    return {"rlx knows no operators of this domain beyond the functions of the model",
-            "export the model with operators of the default domain"};
+    return {
+        "rlx knows no operators of this domain beyond the functions of the model",
+        "export the model with operators of the default domain, or register its operators as an "
+        "extension (--extension DIR)"};
   }
   for (const GapRow& row : kGaps) {
     if (row.name == name) return row.gap;

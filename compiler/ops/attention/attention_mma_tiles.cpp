@@ -162,8 +162,7 @@ AttentionMmaShared attention_mma_shared(const AttentionProblem& problem, DType d
   const int64_t pieces = round_up(rows * problem.v_head_dim / 4, tiling.splits);
   const int64_t alone =
       std::max(tiling.stages * stage, joined) + 16 + (tiling.stages > 0 ? 1024 : 0);
-  return {.alone_bytes = alone,
-          .cluster_bytes = alone + (tiling.splits > 1 ? pieces * 24 : 0)};
+  return {.alone_bytes = alone, .cluster_bytes = alone + (tiling.splits > 1 ? pieces * 24 : 0)};
 }
 
 Dim AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
@@ -191,13 +190,22 @@ double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
                     .columns = std::max(problem.head_dim, problem.v_head_dim)};
   const double alone = tiling.stages > 0 ? staged_microseconds(problem, sizes, device, tiling)
                                          : straight_microseconds(problem, sizes, device, tiling);
-  return alone + (tiling.splits > 1 ? device.attention.cluster : 0);
+  if (tiling.splits == 1) return alone;
+  const bool is_crowded = tiling.groups(problem) * tiling.splits > device.multiprocessors;
+  return alone + (is_crowded ? device.attention.crowded_cluster : device.attention.cluster);
 }
 
 namespace {
 
 // Devices with clusters have so much; where one has less, the first workgroup takes all keys.
 constexpr int64_t kMostClusterBytes = 227 * 1024;
+
+// Clusters lie within groups of some 16 multiprocessors and leave the rest of them empty: of 132 on
+// an H200, clusters of 8 that a second wave followed took twice their time from 128 on, clusters of
+// 4 with three workgroups each from 384 on.
+double cluster_room(const AttentionMmaTiling& tiling) {
+  return tiling.splits <= 2 ? 1.0 : tiling.splits <= 4 ? 0.9 : 0.75;
+}
 
 struct TimedTiling {
   AttentionMmaTiling tiling;
@@ -211,7 +219,8 @@ std::optional<std::vector<TimedTiling>> timed(std::span<const AttentionProblem> 
   std::vector<TimedTiling> times;
   for (const AttentionProblem& size : sizes) {
     const bool fills_device =
-        tiling.groups(size) * tiling.splits > device.multiprocessors * tiling.min_groups;
+        static_cast<double>(tiling.groups(size) * tiling.splits) >
+        static_cast<double>(device.multiprocessors * tiling.min_groups) * cluster_room(tiling);
     if (tiling.splits > 1 && fills_device) return std::nullopt;
     const AttentionMmaShared shared = attention_mma_shared(size, dtype, tiling);
     if (shared.alone_bytes > static_cast<int64_t>(device.shared_bytes) ||

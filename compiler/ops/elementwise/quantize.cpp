@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
@@ -538,6 +540,98 @@ const AttrSpec kLsqAttrs[] = {kBits, kAxis};
 constexpr uint32_t kOptionalSides[] = {1, 2};
 constexpr uint32_t kOptionalState[] = {1};
 
+// ---- gradients (ops.md 16.8) ----
+
+// What the gradients of pretended quantisation are made of; a scale per channel lies along its
+// axis.
+class FakeGradient {
+ public:
+  explicit FakeGradient(GradientContext& ctx)
+      : ctx_(ctx), x_(ctx.widen(ctx.input(0))), along_(ctx.shape(x_).size(), Dim(1)) {
+    const size_t rank = along_.size();
+    std::optional<int64_t> axis;
+    if (ctx.attrs().has("axis")) axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
+    for (size_t i = 0; i < rank; ++i) {
+      if (axis.value_or(-1) == static_cast<int64_t>(i)) {
+        along_[i] = ctx.shape(x_)[i];
+      } else {
+        others_.emplace_back(static_cast<int64_t>(i));
+      }
+    }
+    most_ = std::exp2(static_cast<double>(ctx.attrs().integer("bits") - 1)) - 1;
+  }
+  [[nodiscard]] ValueId x() const { return x_; }
+  [[nodiscard]] double most() const { return most_; }
+  [[nodiscard]] const Ints& others() const { return others_; }
+  ValueId dy() { return ctx_.widen(ctx_.gradient()); }
+  ValueId number(double value) { return ctx_.scalar(ctx_.dtype(x_), value); }
+  ValueId scale(ValueId given) {
+    const ValueId wide = ctx_.cast(given, ctx_.dtype(x_));
+    return ctx_.emit("clamp", {ctx_.reshape(wide, along_)}, {{"min", 1e-12}});
+  }
+  // That of the batch.
+  ValueId current() {
+    const ValueId largest = ctx_.reduce("reduce_max", ctx_.emit("abs", {x_}), others_);
+    return scale(ctx_.affine(largest, 1 / most_));
+  }
+  ValueId kept(ValueId condition, ValueId value) {
+    return ctx_.emit("where", {condition, value, number(0)});
+  }
+
+ private:
+  GradientContext& ctx_;
+  ValueId x_;
+  Shape along_;
+  Ints others_;
+  double most_ = 0;
+};
+
+bool fake_quantize_gradient(GradientContext& ctx) {
+  FakeGradient f(ctx);
+  const std::string ste = ctx.attrs().text("ste");
+  const std::string mode = ctx.attrs().text("scale_mode");
+  if (ste == "identity") {
+    ctx.give(0, ctx.gradient());
+    return true;
+  }
+  ValueId scale = f.x();
+  if (mode == "per_batch") {
+    scale = f.current();
+  } else if (mode == "fixed") {
+    scale = f.scale(ctx.input(1));
+  } else {
+    scale = f.scale(
+        ctx.emit_all("fake_quantize", {ctx.input(0), ctx.input(1)}, ctx.node().attributes, 2)[1]);
+  }
+  const ValueId size = ctx.emit("abs", {f.x()});
+  if (ste == "clipped_identity") {
+    ctx.give(0, f.kept(ctx.emit("le", {size, ctx.affine(scale, f.most())}), f.dy()));
+    return true;
+  }
+  ValueId slope = size;
+  if (ste == "tanh") {
+    const ValueId curve = ctx.emit("tanh", {ctx.emit("div", {f.x(), scale})});
+    slope = ctx.affine(ctx.emit("square", {curve}), -1, 1);
+  } else {
+    slope = ctx.emit("relu", {ctx.affine(ctx.emit("div", {size, scale}), -1 / f.most(), 1)});
+  }
+  ctx.give(0, ctx.emit("mul", {f.dy(), slope}));
+  return true;
+}
+
+bool lsq_gradient(GradientContext& ctx) {
+  FakeGradient f(ctx);
+  const ValueId z = ctx.emit("div", {f.x(), f.scale(ctx.input(1))});
+  const ValueId is_inside = ctx.emit("le", {ctx.emit("abs", {z}), f.number(f.most())});
+  ctx.give(0, f.kept(is_inside, f.dy()));
+  if (!ctx.wants(1)) return true;
+  const ValueId rest = ctx.emit("sub", {ctx.emit("round", {z}), z});
+  const ValueId edge = ctx.affine(ctx.emit("sign", {z}), f.most());
+  const ValueId share = ctx.emit("mul", {f.dy(), ctx.emit("where", {is_inside, rest, edge})});
+  ctx.give(1, ctx.reshape(ctx.reduce("reduce_sum", share, f.others()), ctx.shape(ctx.input(1))));
+  return true;
+}
+
 const OpDef kQuantizers[] = {
     {.name = "quantize",
      .signature = "quantize(x, [scale], [zp]; axis, scales, zero_points, block_size=0, to=i8) -> q",
@@ -565,6 +659,7 @@ const OpDef kQuantizers[] = {
      .infer = infer_fake_quantize,
      .evaluate = evaluate_fake_quantize,
      .decompose = decompose_fake_quantize,
+     .gradient = fake_quantize_gradient,
      .optional_inputs = kOptionalState},
     {.name = "fake_quantize_lsq",
      .signature = "fake_quantize_lsq(x, scale; bits=8, axis) -> y",
@@ -572,7 +667,8 @@ const OpDef kQuantizers[] = {
      .attrs = kLsqAttrs,
      .infer = infer_lsq,
      .evaluate = evaluate_lsq,
-     .decompose = decompose_lsq},
+     .decompose = decompose_lsq,
+     .gradient = lsq_gradient},
 };
 
 }  // namespace

@@ -189,25 +189,28 @@ const Attributes& last_axis() {
   return attributes;
 }
 
-// f32 [rows, entries] without NaN, and with 0 in place of the infinite ones where a row has any.
+// f32 [rows, entries] without NaN.
 ValueId clean_logits(RewriteContext& ctx, const Dim& rows, const Dim& entries) {
   ValueId x = ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{rows, entries}}});
   if (ctx.type(x).dtype != DType::f32) x = ctx.emit("cast", {x}, {{"to", std::string("f32")}});
-  const ValueId none = score_constant(ctx, "none", kNone);
-  const ValueId most = score_constant(ctx, "most", -kNone);
-  const ValueId zero = score_constant(ctx, "zero", 0);
-  x = ctx.emit("where", {ctx.emit("is_nan", {x}), none, x});
-  const ValueId top = ctx.emit("reduce_max", {x}, {{"axes", Ints{1}}, {"keep_dims", true}});
-  const ValueId alone = ctx.emit("where", {ctx.emit("eq", {x, most}), zero, none});
-  return ctx.emit("where", {ctx.emit("eq", {top, most}), alone, x});
+  return ctx.emit("where", {ctx.emit("is_nan", {x}), score_constant(ctx, "none", kNone), x});
 }
 
-// Scores of what may be drawn, and where they stand in the row if not in order.
+// Scores of what may be drawn, the greatest of each row [rows, 1], and where they stand in the row
+// if not in order.
 struct Candidates {
   ValueId scores{};
+  ValueId top{};
   std::optional<ValueId> index = std::nullopt;
 };
 
+// The first of each row.
+ValueId first_scores(RewriteContext& ctx, ValueId scores) {
+  return ctx.emit("narrow", {scores},
+                  {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", int64_t{1}}});
+}
+
+// In the order of the draw's filters, so that the greatest is the first.
 Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
                    const Dim& entries) {
   const bool takes_all =
@@ -215,7 +218,24 @@ Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
   const std::vector<ValueId> found =
       takes_all ? ctx.emit_all("sort", {scores}, {{"descending", true}}, 2)
                 : ctx.emit_all("topk", {scores}, {{"k", filters.top_k}}, 2);
-  return {.scores = found[0], .index = found[1]};
+  return {.scores = found[0], .top = first_scores(ctx, found[0]), .index = found[1]};
+}
+
+Candidates unordered(RewriteContext& ctx, ValueId scores) {
+  return {.scores = scores,
+          .top = ctx.emit("reduce_max", {scores}, {{"axes", Ints{1}}, {"keep_dims", true}})};
+}
+
+// 0 in place of the infinite ones where a row has any, which alone remain.
+void level_infinite(RewriteContext& ctx, Candidates& candidates) {
+  const ValueId none = score_constant(ctx, "none", kNone);
+  const ValueId most = score_constant(ctx, "most", -kNone);
+  const ValueId zero = score_constant(ctx, "zero", 0);
+  const ValueId is_infinite = ctx.emit("eq", {candidates.top, most});
+  const ValueId alone = ctx.emit("where", {ctx.emit("eq", {candidates.scores, most}), zero, none});
+  candidates.scores = ctx.emit("where", {is_infinite, alone, candidates.scores});
+  candidates.top = candidates.index ? first_scores(ctx, candidates.scores)
+                                    : ctx.emit("where", {is_infinite, zero, candidates.top});
 }
 
 // The entries before which the sum of probabilities is below top_p.
@@ -226,12 +246,11 @@ ValueId keep_prefix(RewriteContext& ctx, ValueId scores, double top_p) {
   return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNone)});
 }
 
-ValueId keep_likely(RewriteContext& ctx, ValueId scores, double min_p) {
-  const ValueId shares = ctx.emit("softmax", {scores}, last_axis());
-  const ValueId top = ctx.emit("reduce_max", {shares}, {{"axes", Ints{1}}, {"keep_dims", true}});
-  const ValueId least = ctx.emit("mul", {top, score_constant(ctx, "min_p", min_p)});
-  return ctx.emit("where",
-                  {ctx.emit("ge", {shares, least}), scores, score_constant(ctx, "none", kNone)});
+// Those at least min_p times as likely as the greatest, which earlier filters keep.
+ValueId keep_likely(RewriteContext& ctx, ValueId scores, ValueId top, double min_p) {
+  const ValueId least = score_constant(ctx, "min_p", std::log(min_p));
+  const ValueId keeps = ctx.emit("ge", {ctx.emit("sub", {scores, top}), least});
+  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNone)});
 }
 
 bool decompose_sample(RewriteContext& ctx) {
@@ -242,16 +261,18 @@ bool decompose_sample(RewriteContext& ctx) {
   const bool greedy = filters.temperature == 0;
   const std::string index_dtype = ctx.attrs().text("index_dtype");
   const size_t outputs = ctx.node().outputs.size();
-  Candidates candidates{.scores = clean_logits(ctx, element_count(kept), entries)};
-  ValueId noisy = candidates.scores;
+  ValueId scores = clean_logits(ctx, element_count(kept), entries);
+  if (!greedy && filters.temperature != 1)
+    scores = ctx.emit("div", {scores, score_constant(ctx, "temperature", filters.temperature)});
+  Candidates candidates{.scores = scores};
+  ValueId noisy = scores;
   if (!greedy) {
-    ValueId scores =
-        ctx.emit("div", {noisy, score_constant(ctx, "temperature", filters.temperature)});
-    candidates.scores = scores;
-    if (filters.orders()) candidates = ordered(ctx, scores, filters, entries);
+    candidates = filters.orders() ? ordered(ctx, scores, filters, entries) : unordered(ctx, scores);
+    level_infinite(ctx, candidates);
     if (filters.top_p < 1 && filters.top_k != 1)
       candidates.scores = keep_prefix(ctx, candidates.scores, filters.top_p);
-    if (filters.min_p > 0) candidates.scores = keep_likely(ctx, candidates.scores, filters.min_p);
+    if (filters.min_p > 0)
+      candidates.scores = keep_likely(ctx, candidates.scores, candidates.top, filters.min_p);
     noisy = ctx.emit("add_gumbel",
                      {candidates.scores, candidates.index, seed_of(ctx, kSeedOfSample),
                       step_of(ctx, kSeedOfSample)},

@@ -255,6 +255,24 @@ bool scatter_gradient(GradientContext& ctx) {
   return true;
 }
 
+// Rows that are written take nothing of x, where they are not added to it.
+bool index_gradient(GradientContext& ctx) {
+  const int64_t axis = ctx.attrs().integer("axis");
+  const ValueId dy = ctx.gradient();
+  if (ctx.wants(2)) {
+    const ValueId rows =
+        ctx.emit("gather", {dy, ctx.input(1)}, {{"axis", axis}, {"oob", std::string("zero")}});
+    ctx.give(2, ctx.affine(rows, adds(ctx) ? ctx.attrs().real("alpha") : 1));
+  }
+  if (adds(ctx)) {
+    ctx.give(0, dy);
+  } else if (ctx.wants(0)) {
+    const ValueId zeros = ctx.filled({ctx.dtype(dy), ctx.shape(ctx.input(2))}, 0);
+    ctx.give(0, ctx.emit("index_copy", {dy, ctx.input(1), zeros}, {{"axis", axis}}));
+  }
+  return true;
+}
+
 constexpr AttrSpec kReduction = {.name = "reduction",
                                  .type = AttrType::String,
                                  .default_text = "\"none\"",
@@ -308,6 +326,7 @@ constexpr OpDef kScatterOps[] = {
      .attrs = kCopyAttrs,
      .infer = infer_index,
      .evaluate = evaluate_with<index_problem>,
+     .gradient = index_gradient,
      .lower = lower_with<index_problem>,
      .index_inputs = 1u << 1},
     {.name = "index_add",
@@ -316,6 +335,7 @@ constexpr OpDef kScatterOps[] = {
      .attrs = kIndexAddAttrs,
      .infer = infer_index,
      .evaluate = evaluate_with<index_problem>,
+     .gradient = index_gradient,
      .lower = lower_with<index_problem>,
      .index_inputs = 1u << 1},
 };

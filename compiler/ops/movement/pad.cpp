@@ -319,18 +319,57 @@ const AttrSpec kPadAttrs[] = {
 const AttrSpec kRollAttrs[] = {{.name = "shifts", .type = AttrType::IntList, .required = true},
                                {.name = "axes", .type = AttrType::IntList, .required = true}};
 
-// What lies between the pads; only zeros, or another constant, around it pass nothing on.
-bool pad_gradient(GradientContext& ctx) {
-  if (ctx.attrs().text("mode") != "constant") {
-    return ctx.fail(DiagCode::UnknownOp,
-                    "mode \"" + ctx.attrs().text("mode") + "\" has no gradient",
-                    "pad by constants");
+// Which element of an axis each place of the padded one shows.
+std::vector<int64_t> shown_elements(const std::string& mode, int64_t size, int64_t before,
+                                    int64_t behind) {
+  const int64_t first = std::max<int64_t>(0, -before);
+  const int64_t count = size - first - std::max<int64_t>(0, -behind);
+  const int64_t around = mode == "reflect" ? std::max<int64_t>(1, 2 * (count - 1)) : count;
+  std::vector<int64_t> shown;
+  for (int64_t at = -std::max<int64_t>(before, 0); at < count + std::max<int64_t>(behind, 0);
+       ++at) {
+    int64_t from = std::clamp<int64_t>(at, 0, std::max<int64_t>(count - 1, 0));
+    if (mode != "edge" && around > 0) {
+      from = (at % around + around) % around;
+      if (from >= count) from = around - from;
+    }
+    shown.push_back(first + from);
   }
+  return shown;
+}
+
+// Every place passes its gradient to the element that it shows.
+bool mirrored_gradient(GradientContext& ctx, const Ints& axes, const Ints& pads) {
+  const Shape x = ctx.shape(ctx.input(0));
+  ValueId dx = ctx.gradient();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axes[i];
+    const Dim size = x[static_cast<size_t>(axis)];
+    if (size.is_free()) {
+      return ctx.fail(
+          DiagCode::UnknownOp,
+          "mode \"" + ctx.attrs().text("mode") + "\" has no gradient along an axis of a free size",
+          "bind the size, or pad by constants");
+    }
+    const std::vector<int64_t> shown =
+        shown_elements(ctx.attrs().text("mode"), size, pads[i], pads[i + axes.size()]);
+    Tensor index = Tensor::zeros({DType::i64, {static_cast<int64_t>(shown.size())}});
+    index.integers = shown;
+    dx = ctx.emit("gather_backward", {dx, ctx.constant("shown", index)},
+                  {{"axis", axis}, {"dim", size.bound()}});
+  }
+  ctx.give(0, dx);
+  return true;
+}
+
+// What lies between the pads; constants around it pass nothing on.
+bool pad_gradient(GradientContext& ctx) {
   const Shape& x = ctx.shape(ctx.input(0));
   Ints pads = ctx.attrs().integers("pads");
   const Ints axes = ctx.attrs().has("axes")
                         ? ctx.axes(ctx.attrs().integers("axes"), x.size()).value()
                         : axes_from(0, x.size());
+  if (ctx.attrs().text("mode") != "constant") return mirrored_gradient(ctx, axes, pads);
   for (Dim& pad : pads) pad = -pad;
   ctx.give(0, ctx.emit("pad", {ctx.gradient()}, {{"axes", axes}, {"pads", pads}}));
   return true;

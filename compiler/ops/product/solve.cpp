@@ -2,6 +2,7 @@
 // dense_solve and batched_dense_solve (ops.md 3.10): a x = b by LU with partial pivoting.
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/support/checked.h"
 
@@ -161,18 +162,43 @@ bool lower_solve(LowerContext& ctx) {
   return true;
 }
 
+// db solves the transposed system; da = -db xT.
+bool solve_gradient(GradientContext& ctx) {
+  const ValueId a = ctx.input(0);
+  const ValueId db = ctx.emit(ctx.node().op, {ctx.turn(a), ctx.gradient()});
+  ctx.give(1, db);
+  if (!ctx.wants(0)) return true;
+  const Shape& shape = ctx.shape(db);
+  ValueId left = db;
+  ValueId right = ctx.output(0);
+  if (shape.size() < ctx.shape(a).size()) {
+    Shape column = shape;
+    column.emplace_back(1);
+    Shape row = shape;
+    row.insert(row.end() - 1, 1);
+    left = ctx.reshape(left, column);
+    right = ctx.reshape(right, row);
+  } else {
+    right = ctx.turn(right);
+  }
+  ctx.give(0, ctx.emit("neg", {ctx.emit("matmul", {left, right})}));
+  return true;
+}
+
 const OpDef kSolveOps[] = {
     {.name = "dense_solve",
      .signature = "dense_solve(a, b) -> x",
      .inputs = {2, 2},
      .infer = infer_solve,
      .evaluate = evaluate_solve,
+     .gradient = solve_gradient,
      .lower = lower_solve},
     {.name = "batched_dense_solve",
      .signature = "batched_dense_solve(a, b) -> x",
      .inputs = {2, 2},
      .infer = infer_solve,
      .evaluate = evaluate_solve,
+     .gradient = solve_gradient,
      .lower = lower_solve},
 };
 

@@ -315,6 +315,76 @@ bool cumsum_gradient(GradientContext& ctx) {
   return true;
 }
 
+// The axis as the last one, read from where the running value begins.
+class AlongLast {
+ public:
+  explicit AlongLast(GradientContext& ctx)
+      : ctx_(ctx), rank_(ctx.shape(ctx.input(0)).size()), perm_(axes_from(0, rank_)) {
+    const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank_).value();
+    std::swap(perm_[static_cast<size_t>(axis)], perm_.back());
+  }
+  ValueId of(ValueId x) { return turned(ctx_.transpose(x, perm_)); }
+  ValueId back(ValueId x) { return ctx_.transpose(turned(x), perm_); }
+
+ private:
+  ValueId turned(ValueId x) {
+    if (!ctx_.attrs().flag("reverse")) return x;
+    return ctx_.emit("reverse", {x}, {{"axes", Ints{static_cast<int64_t>(rank_) - 1}}});
+  }
+  GradientContext& ctx_;
+  size_t rank_;
+  Ints perm_;
+};
+
+// Of element k: what stands before it, times the sum over all i from k on of dy_i times what stands
+// between. No division, for elements may be 0.
+bool cumprod_gradient(GradientContext& ctx) {
+  AlongLast along(ctx);
+  const ValueId x = along.of(ctx.input(0));
+  ValueId dy = along.of(ctx.gradient());
+  const Shape shape = ctx.shape(x);
+  const auto last = static_cast<int64_t>(shape.size()) - 1;
+  const Dim n = shape.back();
+  if (n.is_free()) {
+    return ctx.fail(DiagCode::UnknownOp, "along an axis of a free size it has no gradient",
+                    "bind the size");
+  }
+  if (n == Dim(0)) {
+    ctx.give(0, ctx.gradient());
+    return true;
+  }
+  if (ctx.attrs().flag("exclusive")) {
+    const ValueId later =
+        ctx.emit("narrow", {dy}, {{"axis", last}, {"start", int64_t{1}}, {"len", n.bound() - 1}});
+    dy = ctx.emit("pad", {later}, {{"axes", Ints{last}}, {"pads", Ints{0, 1}}});
+  }
+  Shape row = shape;
+  row.insert(row.end() - 1, 1);
+  Shape square = row;
+  square[square.size() - 2] = n;
+  const ValueId ones = ctx.filled({ctx.dtype(x), {n, n}}, 1);
+  const ValueId is_behind =
+      ctx.cast(ctx.emit("trilu", {ones}, {{"upper", true}, {"k", int64_t{1}}}), DType::bool_);
+  const ValueId between = ctx.emit(
+      "where", {is_behind, ctx.expand(ctx.reshape(x, row), square), ctx.scalar(ctx.dtype(x), 1)});
+  const ValueId products = ctx.emit("cumprod", {between}, {{"axis", last + 1}});
+  const ValueId shares = ctx.emit("mul", {products, ctx.reshape(dy, row)});
+  const ValueId kept = ctx.emit("trilu", {shares}, {{"upper", true}, {"k", int64_t{0}}});
+  const ValueId sums = ctx.reduce("reduce_sum", kept, {last + 1}, NodeBuilder::Axes::Drop);
+  const ValueId before = ctx.emit("cumprod", {x}, {{"axis", last}, {"exclusive", true}});
+  ctx.give(0, along.back(ctx.emit("mul", {before, sums})));
+  return true;
+}
+
+// To the element that each place shows.
+bool extreme_gradient(GradientContext& ctx) {
+  const ValueId shown = ctx.emit_all(ctx.node().op, {ctx.input(0)}, ctx.node().attributes, 2)[1];
+  const ValueId zeros = ctx.filled(ctx.type(ctx.input(0)), 0);
+  ctx.give(0, ctx.emit("scatter_elements", {zeros, shown, ctx.gradient()},
+                       {{"axis", ctx.attrs().integer("axis")}, {"reduction", std::string("add")}}));
+  return true;
+}
+
 constexpr OpDef total_op(std::string_view name, std::string_view signature) {
   return {.name = name,
           .signature = signature,
@@ -345,9 +415,16 @@ constexpr OpDef with_gradient(OpDef op, bool (*gradient)(GradientContext&)) {
 constexpr OpDef kCumulativeOps[] = {
     with_gradient(total_op("cumsum", "cumsum(x; axis, exclusive=false, reverse=false) -> y"),
                   cumsum_gradient),
-    total_op("cumprod", "cumprod(x; axis, exclusive=false, reverse=false) -> y"),
-    extreme_op("cummax", "cummax(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
-    extreme_op("cummin", "cummin(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
+    with_gradient(total_op("cumprod", "cumprod(x; axis, exclusive=false, reverse=false) -> y"),
+                  cumprod_gradient),
+    with_gradient(
+        extreme_op("cummax",
+                   "cummax(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
+        extreme_gradient),
+    with_gradient(
+        extreme_op("cummin",
+                   "cummin(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
+        extreme_gradient),
 };
 
 }  // namespace

@@ -253,6 +253,40 @@ class ReduceGradient {
   Shape kept_;
 };
 
+// The product of all others: of those before it and of those behind it. No division, for elements
+// may be 0.
+bool product_gradient(GradientContext& ctx) {
+  const Shape shape = ctx.shape(ctx.input(0));
+  const Ints reduced = reduced_axes(ctx, shape.size()).value();
+  Ints perm;
+  for (const Dim& axis : axes_from(0, shape.size())) {
+    if (std::ranges::find(reduced, axis) == reduced.end()) perm.push_back(axis);
+  }
+  Shape rows;
+  for (const Dim& axis : perm) rows.push_back(shape[static_cast<size_t>(int64_t{axis})]);
+  perm.insert(perm.end(), reduced.begin(), reduced.end());
+  Ints inverse(perm.size());
+  Shape moved;
+  for (size_t i = 0; i < perm.size(); ++i) {
+    inverse[static_cast<size_t>(int64_t{perm[i]})] = static_cast<int64_t>(i);
+    moved.push_back(shape[static_cast<size_t>(int64_t{perm[i]})]);
+  }
+  Shape one = rows;
+  one.emplace_back(1);
+  const Shape parts(moved.begin() + static_cast<std::ptrdiff_t>(rows.size()), moved.end());
+  rows.push_back(element_count(parts));
+  const ValueId x = ctx.reshape(ctx.transpose(ctx.input(0), perm), rows);
+  const auto last = static_cast<int64_t>(rows.size()) - 1;
+  const auto running = [&](bool from_behind) {
+    return ctx.emit("cumprod", {x},
+                    {{"axis", last}, {"exclusive", true}, {"reverse", from_behind}});
+  };
+  const ValueId others = ctx.emit("mul", {running(false), running(true)});
+  const ValueId dx = ctx.emit("mul", {others, ctx.reshape(ctx.gradient(), one)});
+  ctx.give(0, ctx.transpose(ctx.reshape(dx, moved), inverse));
+  return true;
+}
+
 bool reduce_gradient(GradientContext& ctx) {
   ReduceGradient r(ctx);
   const std::string& op = ctx.node().op;
@@ -321,7 +355,7 @@ constexpr OpDef kReduceOps[] = {
     reduction("reduce_mean", "reduce_mean(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_max", "reduce_max(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_min", "reduce_min(x; axes=all, keep_dims=false) -> y"),
-    reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y", nullptr),
+    reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y", product_gradient),
     reduction("reduce_l1", "reduce_l1(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_l2", "reduce_l2(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_sum_square", "reduce_sum_square(x; axes=all, keep_dims=false) -> y"),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft, rfft, irfft, fftn, stft and fftfreq (ops.md 11.1), which become `fourier`.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/signal/transform.h"
 #include "compiler/support/complex_bits.h"
 
@@ -397,6 +399,33 @@ constexpr AttrSpec kFftfreqAttrs[] = {
     {.name = "d", .type = AttrType::Float, .default_text = "1"},
     {.name = "dtype", .type = AttrType::DTypeName, .default_text = "\"f32\""}};
 
+// The adjoint: the other sign, scaled as the transform is.
+bool fft_gradient(GradientContext& ctx) {
+  const std::string layout = ctx.attrs().text("layout");
+  const Shape& shape = ctx.shape(ctx.input(0));
+  const bool is_planar = layout != "interleaved";
+  const size_t rank = shape.size() - (is_planar ? 0 : 1);
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
+  const Dim points =
+      is_planar ? shape[static_cast<size_t>(axis)] / 2 : shape[static_cast<size_t>(axis)];
+  if (points.is_free() || (ctx.attrs().has("n") && Dim(ctx.attrs().integer("n")) != points)) {
+    return ctx.fail(DiagCode::UnknownOp,
+                    "a transform of another length than its axis has no gradient",
+                    "narrow or pad before it");
+  }
+  const bool inverse = ctx.attrs().flag("inverse");
+  const std::string norm = ctx.attrs().text("norm");
+  const auto count = static_cast<double>(points.bound());
+  const double scale = norm == "ortho"                              ? 1 / std::sqrt(count)
+                       : norm == (inverse ? "backward" : "forward") ? 1 / count
+                                                                    : 1;
+  const ValueId turned =
+      ctx.emit("fft", {ctx.gradient()},
+               {{"axis", ctx.attrs().integer("axis")}, {"inverse", !inverse}, {"layout", layout}});
+  ctx.give(0, ctx.affine(turned, scale));
+  return true;
+}
+
 constexpr OpDef kFftOps[] = {
     {.name = "fft",
      .signature = "fft(x; n=size of the axis, axis=-1, inverse=false, norm=\"none\", "
@@ -406,7 +435,8 @@ constexpr OpDef kFftOps[] = {
      .attrs = kFftAttrs,
      .infer = infer_transform<fft_of>,
      .evaluate = evaluate_transform_node<fft_of>,
-     .decompose = decompose_transform<fft_of>},
+     .decompose = decompose_transform<fft_of>,
+     .gradient = fft_gradient},
     {.name = "rfft",
      .signature =
          "rfft(x; n=size of the axis, axis=-1, norm=\"none\", layout=\"c64\", onesided=true) -> y",

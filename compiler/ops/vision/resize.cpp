@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/vision/resample.h"
 
@@ -652,6 +653,36 @@ constexpr AttrSpec kResizeAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
 };
 
+// Every axis by itself: the transpose of the matrix that the resize of ones on a diagonal is.
+bool resize_gradient(GradientContext& ctx) {
+  const Shape x = ctx.shape(ctx.input(0));
+  const size_t rank = x.size();
+  const Ints axes = ctx.attrs().has("axes") ? ctx.axes(ctx.attrs().integers("axes"), rank).value()
+                                            : axes_from(2, rank);
+  ValueId dx = ctx.widen(ctx.gradient());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(int64_t{axes[i]});
+    if (x[axis].is_free() || ctx.shape(dx)[axis].is_free()) {
+      return ctx.fail(DiagCode::UnknownOp, "along an axis of a free size it has no gradient",
+                      "bind the size");
+    }
+    Attributes attributes = ctx.attributes({{"axes", Ints{0}}});
+    if (ctx.attrs().has("scales")) {
+      attributes["scales"] = Floats{ctx.attrs().reals("scales")[i]};
+    } else {
+      attributes["sizes"] = Ints{ctx.shape(dx)[axis]};
+    }
+    const ValueId ones = ctx.emit(
+        "eye", {}, {{"n", x[axis].bound()}, {"dtype", std::string(name_of(ctx.dtype(dx)))}});
+    const ValueId matrix = ctx.emit("resize", {ones}, std::move(attributes));
+    Ints perm = axes_from(0, rank);
+    std::swap(perm[axis], perm.back());
+    dx = ctx.transpose(ctx.emit("matmul", {ctx.transpose(dx, perm), matrix}), perm);
+  }
+  ctx.give(0, dx);
+  return true;
+}
+
 constexpr OpDef kResizeOps[] = {
     {.name = "resize",
      .signature = "resize(x; mode=\"nearest\", sizes or scales, coord=\"half_pixel\", "
@@ -662,7 +693,8 @@ constexpr OpDef kResizeOps[] = {
      .attrs = kResizeAttrs,
      .infer = infer_resize,
      .evaluate = evaluate_resize,
-     .decompose = decompose_resize},
+     .decompose = decompose_resize,
+     .gradient = resize_gradient},
 };
 
 }  // namespace

@@ -261,6 +261,14 @@ void define_norm(const LowerContext& ctx, WeightedDispatch& dispatch, const Norm
       .read(&WeightedMatmulParams::gamma, *norm.gamma, runs ? bytes : 0);
 }
 
+// Whether no step of a run writes the matrices.
+bool has_early_weights(const LowerContext& ctx, const WeightedProduct& product) {
+  const auto is_weight = [&ctx](const TensorRef& w) {
+    return ctx.segment_of(w) == Segment::Weights;
+  };
+  return is_weight(product.w) && std::ranges::all_of(product.more_w, is_weight);
+}
+
 bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   WeightedSize size = size_of(product);
   size.held = held_form(ctx, product);
@@ -287,8 +295,11 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
     dispatch.read(&WeightedMatmulParams::x, product.x, runs && product.along_depth ? 16 : 0);
   if (product.norm) define_norm(ctx, dispatch, *product.norm);
   if (product.along_depth) {
+    const bool early = is_block_type(product.w.dtype()) && !product.index && product.k > 0 &&
+                       has_early_weights(ctx, product);
     dispatch.define("RLX_BY_COLUMN", 0)
         .define("RLX_HELD", teams.held ? 1 : 0)
+        .define("RLX_W_EARLY", early ? 1 : 0)
         .define("RLX_ROWS", teams.rows)
         .define("RLX_TEAM_OUTPUTS", teams.outputs);
     if (teams.held) dispatch.define("RLX_MIN_GROUPS", size.held->threads / teams.lanes);
@@ -392,20 +403,30 @@ constexpr double kStreamProducts = 2.4;
 // Threads of a multiprocessor for whose registers there is room.
 constexpr int64_t kStreamThreads = 512;
 
-std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+// What both streamed forms refuse.
+std::string lines_refusal(const OfferContext& at, const WeightedProduct& product) {
   if (product.rounded) return kRoundedRefusal;
   if (product.index) return "rows of several experts";
   if (!is_block_type(product.w.dtype())) return "weights that are no blocks";
-  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
-  if (product.m.is_free() || product.m > kMostVectors)
-    return "more than " + std::to_string(kMostVectors) + " vectors";
   if (product.k == 0) return "nothing to add";
-  if (product.norm) return kNormRefusal;
   if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
   const auto is_aligned = [&at](const TensorRef& w) { return at.alignment(w) >= 16; };
   if (!is_aligned(product.w) || !std::ranges::all_of(product.more_w, is_aligned))
     return "a matrix that begins at no multiple of 16 bytes";
   return {};
+}
+
+std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
+  if (product.m.is_free() || product.m > kMostVectors)
+    return "more than " + std::to_string(kMostVectors) + " vectors";
+  if (product.norm) return kNormRefusal;
+  return lines_refusal(at, product);
+}
+
+std::string row_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.m.is_free() || product.m > 1) return "more than one vector";
+  return lines_refusal(at, product);
 }
 
 double stream_time(const OfferContext& at, const WeightedProduct& product) {
@@ -415,28 +436,63 @@ double stream_time(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
 }
 
+// Tokens of two layers of Llama-8B's shape by dequant_matvec and by this, us, one run each on an
+// H200, 2026-11-26: q8_0 331 and 249; q4_0 192 and 179, by a form of two tiles at a time; q6_k 209
+// and 248 (tests/bench/results/2026-11-26-h200-language.md). q4_k showed no difference.
+constexpr std::array kRowTypes = {DType::q4_0, DType::q8_0};
+
+// Bytes at the memory's speed, with what makes dequant_matvec the faster for the other types.
+double row_time(const OfferContext& at, const WeightedProduct& product) {
+  constexpr double kOthers = 1.1;
+  const double bound = thread_bound_microseconds(
+      at.device(), {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()), .flops = 0});
+  const DType w = product.w.dtype();
+  return std::ranges::find(kRowTypes, w) != kRowTypes.end() ? bound : kOthers * bound;
+}
+
+// What both streamed forms are given.
+void define_stream(LowerContext& ctx, WeightedDispatch& dispatch, const WeightedProduct& product,
+                   uint32_t threads) {
+  define_product_sizes(ctx, dispatch, product);
+  dispatch.workgroup({threads})
+      .define("RLX_STREAMED", 1)
+      .define("RLX_M", product.m)
+      .define("RLX_W_EARLY", has_early_weights(ctx, product) ? 1 : 0)
+      .define("RLX_MIN_GROUPS", std::max<int64_t>(1, kStreamThreads / threads))
+      .read(&WeightedMatmulParams::x, product.x, 16);
+}
+
 bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
   const BlockStream stream =
       choose_block_stream(size_of(product), product.w.dtype(), ctx.target().device);
-  const auto is_weight = [&ctx](const TensorRef& w) {
-    return ctx.segment_of(w) == Segment::Weights;
-  };
-  const bool early = is_weight(product.w) && std::ranges::all_of(product.more_w, is_weight);
   auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
-  define_product_sizes(ctx, dispatch, product);
-  dispatch.workgroup({stream.threads()})
-      .define("RLX_STREAMED", 1)
-      .define("RLX_M", product.m)
+  define_stream(ctx, dispatch, product, stream.threads());
+  dispatch.define("RLX_ONE_ROW", 0)
       .define("RLX_WARPS", stream.warps)
       .define("RLX_TILES", stream.tiles)
       .define("RLX_STAGES", stream.stages)
-      .define("RLX_W_EARLY", early ? 1 : 0)
-      .define("RLX_MIN_GROUPS", std::max<int64_t>(1, kStreamThreads / stream.threads()))
       .grid(split_grid(static_cast<uint64_t>(stream.blocks)))
       .reason("tensor cores: " + to_string(product.m) + " rows, w read once, " +
               std::to_string(stream.warps) + " warps share out k, " +
-              std::to_string(stream.tiles * kStreamLines) + " lines")
-      .read(&WeightedMatmulParams::x, product.x, 16);
+              std::to_string(stream.tiles * kStreamLines) + " lines");
+  return true;
+}
+
+bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
+  const RowStream stream =
+      choose_row_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_stream(ctx, dispatch, product, stream.threads());
+  dispatch.define("RLX_ONE_ROW", 1)
+      .define("RLX_WARPS", stream.warps)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_STAGES", stream.stages)
+      .define("RLX_GROUPS", stream.groups)
+      .grid(split_grid(static_cast<uint64_t>(stream.groups)))
+      .reason("tensor cores: one row, w read once, " + std::to_string(stream.warps) +
+              " warps share out k, " + std::to_string(stream.tiles * kStreamLines) + " lines" +
+              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""));
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
   return true;
 }
 
@@ -502,6 +558,13 @@ bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
 }
 
 constexpr std::array kWeightedOffers = {
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
+                           .form = "one row",
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = row_refusal,
+                           .microseconds = row_time,
+                           .emit = emit_row},
     Offer<WeightedProduct>{.kernel = KernelId::dequant_matvec,
                            .form = "lines",
                            .rank = 0,
@@ -581,6 +644,8 @@ bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType al
   if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
       other.microseconds + steps * at.device().step_microseconds < normed.microseconds)
     return false;
+  // The threads that load a line's blocks wait for them longer than for x.
+  if (normed.row->kernel == KernelId::dequant_mma) return true;
   WeightedSize size = size_of(product);
   size.held = held_form(at, product);
   return choose_teams(size, at.device()).held || byte_size(product.w.type) <= kFewBytes;

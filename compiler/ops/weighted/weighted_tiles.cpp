@@ -39,7 +39,7 @@ constexpr std::array kMmaTiles = {
     WeightedMmaTile{64, 32, 4, 1, 3, 1.25},
 };
 
-// Of the streamed form: depths of a slice, bytes of the rings of a workgroup that leave room for
+// Of the streamed forms: depths of a slice, bytes of the rings of a workgroup that leave room for
 // three stages, of shared memory in all, of a warp's factors at most and of a tile's parts;
 // workgroups of a multiprocessor.
 constexpr int64_t kSliceElements = 256;
@@ -51,6 +51,9 @@ constexpr int64_t kMostStreamTiles = 8;
 constexpr int64_t kMostStreamWarps = 8;
 constexpr int64_t kStreamGroups = 2;
 
+// Of the form for one row: tiles whose sums a workgroup holds.
+constexpr int64_t kMostRowTiles = 16;
+
 // Warps whose last round of slices is the fullest; of equal ones the most.
 int64_t stream_warps(int64_t slices) {
   if (slices <= kMostStreamWarps) return std::max<int64_t>(slices, 1);
@@ -59,6 +62,20 @@ int64_t stream_warps(int64_t slices) {
     if (ceil_div(slices, warps) * warps < ceil_div(slices, best) * best) best = warps;
   }
   return best;
+}
+
+// Bytes of a tile's slice in a ring.
+int64_t stage_bytes_of(const WeightedSize& size, DType w) {
+  const int64_t slice_bytes = kSliceElements / block_elements(w) * block_bytes(w);
+  const int64_t line_bytes = size.k / block_elements(w) * block_bytes(w);
+  const bool aligned = line_bytes % 16 == 0 && slice_bytes % 16 == 0;
+  const int64_t chunks = aligned ? slice_bytes / 16 : (slice_bytes + 30) / 16;
+  return kStreamLines * 16 * (chunks | 1);
+}
+
+// Of rings whose stages take so many bytes together.
+int64_t stream_stages(int64_t bytes) {
+  return 3 * bytes <= kRingBytes ? 3 : 2;
 }
 
 VectorTeams teams_of_columns() {
@@ -167,12 +184,8 @@ BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceM
   const int64_t slices = ceil_div(size.k, kSliceElements);
   BlockStream stream;
   stream.warps = stream_warps(slices);
-  const int64_t slice_bytes = kSliceElements / block_elements(w) * block_bytes(w);
-  const int64_t line_bytes = size.k / block_elements(w) * block_bytes(w);
-  const bool aligned = line_bytes % 16 == 0 && slice_bytes % 16 == 0;
-  const int64_t chunks = aligned ? slice_bytes / 16 : (slice_bytes + 30) / 16;
-  const int64_t stage_bytes = kStreamLines * 16 * (chunks | 1);
-  stream.stages = 3 * stream.warps * stage_bytes <= kRingBytes ? 3 : 2;
+  const int64_t stage_bytes = stage_bytes_of(size, w);
+  stream.stages = stream_stages(stream.warps * stage_bytes);
   const int64_t fixed = stream.warps * (stream.stages * stage_bytes + kMostFactorBytes);
   const int64_t most_tiles = std::clamp<int64_t>(
       (kStreamSharedBytes - fixed) / (stream.warps * kTilePartBytes), 1, kMostStreamTiles);
@@ -191,6 +204,17 @@ BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceM
     stream.tiles = each;
   }
   stream.blocks = ceil_div(tiles, stream.tiles);
+  return stream;
+}
+
+RowStream choose_row_stream(const WeightedSize& size, DType w, const DeviceModel& device) {
+  RowStream stream;
+  stream.warps = stream_warps(ceil_div(size.k, kSliceElements));
+  stream.stages = stream_stages(stream.warps * stage_bytes_of(size, w));
+  const int64_t tiles = ceil_div(size.n, kStreamLines);
+  const int64_t at_once = device.multiprocessors * kStreamGroups;
+  stream.groups = std::min(tiles, at_once * ceil_div(tiles, at_once * kMostRowTiles));
+  stream.tiles = ceil_div(tiles, stream.groups);
   return stream;
 }
 
