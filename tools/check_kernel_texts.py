@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that kernels are written once: both dialects have the same few files, which exist nowhere else, and the text of both languages
-has no words of one language or of one dialect, and no more choices between targets than the table allows.
+has no words of one language or of one dialect, no more choices between targets than the table allows, and no reduction of a group in an
+argument of a macro that chooses.
 """
 import pathlib
 import re
@@ -86,6 +87,11 @@ def text_faults(path, flags, one_sided):
         for language, words in WORDS.items():
             for word in words.findall(line):
                 yield f"{name}: \"{word}\" is a word of {language} alone"
+    # Reductions and scans of a group, which all of its threads must call: a macro with a choice leaves its argument out for some of them.
+    choosing = "|".join(re.findall(r"^#define (\w+)\([^)]*\).*\?", code, re.MULTILINE)) or "$^"
+    for group in re.findall(r"^RLX_GROUP_(?:REDUCE|SCAN)\((\w+)", code, re.MULTILINE):
+        for macro in re.findall(rf"\b({choosing})\((?:[^()]*,)?\s*{group}\(", code):
+            yield f"{name}: {group} is called in an argument of {macro}, which chooses, so not by every thread"
     for flag, count in counts.items():
         most = CHOICES.get((name, flag), 0)
         if count > most:

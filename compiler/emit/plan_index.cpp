@@ -29,6 +29,7 @@
 #include "runtime/plan/target_row.h"
 #include "schema/plan_generated.h"
 #include "schema/rounding.h"
+#include "schema/tensor_map.h"
 
 namespace rlx {
 namespace {
@@ -630,6 +631,7 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   for (const TensorMap& map : specialization.maps) {
     maps.push_back(fb::CreateTensorMapDirect(builder, map.position, static_cast<uint8_t>(map.dtype),
                                              &map.dims, &map.strides, &map.box, map.swizzle_bytes));
+    result_.has_lines_of_range |= map.dims.back() == kLinesOfRange;
   }
   const auto name = builder.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder.CreateVectorOfStructs(accesses);

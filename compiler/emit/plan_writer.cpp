@@ -21,6 +21,7 @@
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
 #include "schema/rounding.h"
+#include "schema/tensor_map.h"
 
 namespace rlx {
 namespace {
@@ -97,6 +98,7 @@ class SectionWriter {
 // The oldest minor that knows all that the plan has.
 uint16_t minor_of(const PlanIndex& index, const SegmentLayout& layout) {
   if (!index.profiles.empty()) return kPlanMinorProfiles;
+  if (index.has_lines_of_range) return kPlanMinorLinesOfRange;
   return index.has_free_sizes || !layout.files.empty() ? kPlanMinorFree : kPlanMinorPlain;
 }
 

@@ -11,9 +11,10 @@
 namespace rlx {
 
 // By the input's name, the output that is its next value: "present". With feeds of the reference
-// systems, which carry rows of an output along an axis into the input: "present,row=pos,axis=1", the
-// output's last row to row `pos`; "present,rows=count,axis=1", its first `count` rows to theirs. `pos`
-// and `count` are integer inputs of one element, made where the entry has none of that name.
+// systems, which carry rows of an output along an axis into the input: "present,row=pos,axis=1",
+// the output's last row to row `pos`; "present,rows=count,axis=1", its first `count` rows to
+// theirs. `pos` and `count` are integer inputs of one element, made where the entry has none of
+// that name.
 using StateInputs = std::map<std::string, std::string>;
 
 // Makes inputs of a graph states, zeros at first, in every entry that has them; the outputs are

@@ -143,6 +143,27 @@ TEST_CASE("a size that is cut out of a shape is the count, and other sizes of it
   CHECK(evaluated(source, kInput)[0].floats == std::vector<double>{1, 0, -2, 0, 0, 3});
 }
 
+TEST_CASE("rows that are known to follow each other are put in the place of others") {
+  const auto with = [](const std::vector<int64_t>& places) {
+    onnx::ModelProto model = model_with_input({"6"});
+    onnx::GraphProto& graph = *model.mutable_graph();
+    add_integers(graph, "places", places);
+    auto& index = *graph.mutable_initializer()->rbegin();
+    index.add_dims(1);
+    add_integers(graph, "rows", std::vector<int64_t>(places.size(), 0));
+    add_node(graph, "Gather", {"x", "rows"}, {"updates"});
+    add_node(graph, "ScatterND", {"x", "places", "updates"}, {"y"});
+    graph.add_output()->set_name("y");
+    return model;
+  };
+  const SourceGraph inside = read_good(with({2, 3}));
+  CHECK(ops_of(inside) == "gather narrow narrow concat");
+  CHECK(evaluated(inside, kInput)[0].floats == std::vector<double>{1, -2, 1, 1, 0, 5});
+  CHECK(ops_of(read_good(with({0, 1, 2, 3, 4, 5}))) == "gather identity");
+  for (const std::vector<int64_t>& places : {std::vector<int64_t>{3, 2}, {2, 4}, {-2, -1}})
+    CHECK(ops_of(read_good(with(places))) == "gather scatter_nd");
+}
+
 TEST_CASE("rows that end early are scattered into") {
   onnx::ModelProto model = model_of_kept();
   onnx::GraphProto& graph = *model.mutable_graph();

@@ -330,7 +330,8 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
           "--dim", arguments.dims,
           "Value of a symbolic dimension, as batch=8, or the values that a run may give it, "
           "as seq=1:512, height=32:1024:32 (multiples of 32), seq=1:16,17:512 (a program for "
-          "each range, chosen by value) or seq=1:512/2 (ranges cut at each half; /1.25 at each 1/1.25); may be repeated")
+          "each range, chosen by value) or seq=1:512/2 (ranges cut at each half; /1.25 at each "
+          "1/1.25); may be repeated")
       ->allow_extra_args(false);
   command
       .add_option("--input-shape", arguments.shapes,

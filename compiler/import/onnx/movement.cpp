@@ -204,14 +204,27 @@ ValueId scattered_into(NodeReader& n, std::string_view op, ValueId x, size_t axi
                 {{"axis", static_cast<int64_t>(axis)}, {"start", int64_t{0}}, {"len", rows}});
 }
 
+// Whether indices that are known count from the end of an axis of x.
+bool names_from_end(NodeReader& n, std::string_view op, size_t scattered, size_t axis) {
+  const Tensor* index = n.builder().known(n.input(1));
+  if (index == nullptr) return false;
+  // Places are lines of coordinates, one of each of x's first axes.
+  const bool is_places = op == "scatter_nd";
+  const size_t width = is_places ? static_cast<size_t>(index->type.shape.back().bound()) : 1;
+  const size_t first = is_places ? axis : 0;
+  if (is_places ? axis >= width : axis != scattered) return false;
+  for (size_t i = first; i < index->integers.size(); i += width) {
+    if (index->integers[i] < 0) return true;
+  }
+  return false;
+}
+
 // Rows of x that do not count are written to by none.
 ValueId scattered(NodeReader& n, std::string_view op, size_t axis, const Attributes& attributes) {
   Builder& builder = n.builder();
   const Padding* padding = builder.padding(n.input(0));
   if (padding == nullptr) return scattered_into(n, op, n.input(0), axis, attributes);
-  const Tensor* index = builder.known(n.input(1));
-  if (index != nullptr && std::any_of(index->integers.begin(), index->integers.end(),
-                                      [](int64_t place) { return place < 0; }))
+  if (names_from_end(n, op, axis, padding->axis))
     n.refuse("it counts from the end of rows of which the run decides how many count");
   const Padding kept = *padding;
   const ValueId y = scattered_into(n, op, bare_rows(builder, n.input(0)), axis, attributes);
@@ -226,7 +239,42 @@ void scatter_elements(NodeReader& n, const OnnxOp&) {
                             {{"axis", axis}, {"reduction", n.text("reduction", "none")}}));
 }
 
+// Rows that are known to stand one behind the other are put in the place of those: what an
+// assignment to a part of an axis is exported as. False where they are not.
+bool put_rows(NodeReader& n) {
+  Builder& builder = n.builder();
+  const Tensor* index = builder.known(n.input(1));
+  const Shape x = n.shape(0);
+  const bool is_plain =
+      index != nullptr && index->type.shape.size() == 2 && index->type.shape[1] == 1 &&
+      index->count() > 0 && !x.empty() && n.text("reduction", "none") == "none" &&
+      builder.padding(n.input(0)) == nullptr && builder.padding(n.input(2)) == nullptr;
+  if (!is_plain) return false;
+  const int64_t first = index->integers.front();
+  const int64_t count = index->count();
+  for (int64_t i = 0; i < count; ++i) {
+    if (index->integers[static_cast<size_t>(i)] != first + i) return false;
+  }
+  const int64_t rows = x[0];
+  if (first < 0 || first + count > rows) return false;
+  Shape wanted = x;
+  wanted[0] = count;
+  if (n.shape(2) != wanted || n.dtype(2) != n.dtype(0)) return false;
+  const auto part = [&](int64_t start, int64_t length) {
+    return n.emit("narrow", {n.input(0)},
+                  {{"axis", int64_t{0}}, {"start", start}, {"len", length}});
+  };
+  Inputs parts;
+  if (first > 0) parts.emplace_back(part(0, first));
+  parts.emplace_back(n.input(2));
+  if (first + count < rows) parts.emplace_back(part(first + count, rows - first - count));
+  n.set_output(0, parts.size() == 1 ? n.emit("identity", {n.input(2)})
+                                    : n.emit("concat", parts, {{"axis", int64_t{0}}}));
+  return true;
+}
+
 void scatter_nd(NodeReader& n, const OnnxOp&) {
+  if (put_rows(n)) return;
   n.set_output(0, scattered(n, "scatter_nd", 0, {{"reduction", n.text("reduction", "none")}}));
 }
 
