@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Scripts that need PyTorch or onnxruntime, which setup does not install: one line, if they are missing.
 PEERS = {"tools/rlx_export.py", "tools/compare_onnxruntime.py", "tests/onnx/onnxruntime_test.py", "tests/export/export_test.py",
          "tests/text/tokenizers_test.py", "examples/search/make_model.py", "examples/serve/app.py", "examples/serve/embed_lines.py",
-         "examples/serve/load_test.py"}
+         "examples/serve/load_test.py", "tests/bench/training.py"}
 PAGES = ["README.md", "tools/python/README.md", "tools/README.md", "compiler/import/README.md", "tests/bench/results/README.md"]
 SKIPPED = 77
 
