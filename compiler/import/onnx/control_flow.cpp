@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/onnx/control_flow.h"
 
+#include <algorithm>
+
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
@@ -259,15 +261,24 @@ class LoopImport {
     return body_of(reader_, control_, "body", graph_, types);
   }
 
-  // A body that cannot be was reported; what would put its trips in place, where more is known, is
-  // said too.
+  // Reports what would put its trips in place, where more was known.
+  void want_in_place() {
+    const std::string why = ", which would put its trips in place one by one";
+    if (trips_ && !known_trips_) reader_.known(0, "its trip count" + why);
+    if (condition_) reader_.known(1, "its condition" + why);
+  }
+
+  // Of a body that cannot be, or gives rows of which only the run knows how many count.
   Builder::Body make_node_body() {
     try {
-      return make_body();
+      Builder::Body body = make_body();
+      const bool has_counts = std::ranges::any_of(body.outputs, [this](ValueId output) {
+        return reader_.builder().padding(output) != nullptr;
+      });
+      if (has_counts) want_in_place();
+      return body;
     } catch (const SkippedNode&) {
-      const std::string why = ", which would put its trips in place one by one";
-      if (trips_ && !known_trips_) reader_.known(0, "its trip count" + why);
-      if (condition_) reader_.known(1, "its condition" + why);
+      want_in_place();
       throw;
     }
   }
