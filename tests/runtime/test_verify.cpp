@@ -607,7 +607,7 @@ TEST_CASE("valid_plans_have_no_fault") {
   for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   PlanSpec lines_of_range = map_plan();
-  lines_of_range.kernels[0].maps[0].dims[1] = kLinesOfRange;
+  lines_of_range.kernels[0].maps[0].dims[1] = rlx::kLinesOfRange;
   lines_of_range.kernels[0].accesses[0].min_bytes = 144;  // one line
   for (const VerifyFault& fault : verify_plan(serialise(lines_of_range), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
