@@ -32,6 +32,7 @@
 #include "lib/wgmma_rows.cuh"
 #include "generated/attention_mma.inc"
 #include "lib/attention_mma.cuh"
+#include "lib/attention_join.cuh"
 
 RLX_PARAMS(AttentionParams);
 
