@@ -2,6 +2,8 @@
 // The frame of a program: exit codes, and what holds whatever happens inside.
 #pragma once
 
+#include "runtime/include/rlx.h"
+
 namespace rlx::tool {
 
 // Exit codes of rlxc and rlxrun.
@@ -14,6 +16,9 @@ enum class ExitCode : int {
   Resources = 5,  // memory, disk, standard output, a lost device, a timeout
   Internal = 70,
 };
+
+// The exit code for a status of the library.
+ExitCode exit_code_for(rlx_status status);
 
 // Stands as "schema_version" in every object that --json prints. It counts up where a key goes or
 // changes its meaning; new keys may come without.

@@ -16,6 +16,7 @@
 #include "runtime/plan/plan_view.h"
 #include "runtime/plan/profiles.h"
 #include "runtime/vulkan/vulkan_device.h"
+#include "tools/program/program.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -184,18 +185,7 @@ void choose_driver(const CheckArguments& arguments) {
 
 int report_refusal(const Status& status) {
   std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
-  switch (status.code()) {
-    case RLX_NO_DEVICE:
-    case RLX_UNSUITABLE_DEVICE:
-      return kExitDeviceUnsuitable;
-    case RLX_IO_ERROR:
-    case RLX_INVALID_PLAN:
-    case RLX_INVALID_ARGUMENT:
-    case RLX_UNSUPPORTED_VERSION:
-      return kExitInputRefused;
-    default:
-      return kExitResources;
-  }
+  return static_cast<int>(tool::exit_code_for(status.code()));
 }
 
 // A refused pipeline, and a plan of which the device suits no program, are the device's fault.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/plan_file/plan_file.h"
+#include "tools/program/program.h"
 #include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
@@ -21,21 +22,6 @@ struct TuneArguments {
   bool quiet = false;
 };
 
-int exit_code_for(rlx_status code) {
-  switch (code) {
-    case RLX_NO_DEVICE:
-    case RLX_UNSUITABLE_DEVICE:
-      return kExitDeviceUnsuitable;
-    case RLX_IO_ERROR:
-    case RLX_INVALID_PLAN:
-    case RLX_INVALID_ARGUMENT:
-    case RLX_UNSUPPORTED_VERSION:
-      return kExitInputRefused;
-    default:
-      return kExitResources;
-  }
-}
-
 int tune_plan(TuneArguments& arguments) {
   if (!arguments.quiet) {
     arguments.options.progress = [](const std::string& line) {
@@ -48,7 +34,7 @@ int tune_plan(TuneArguments& arguments) {
           tune::tune_file(arguments.plan, arguments.device, arguments.options, index, report);
       !status.ok()) {
     tool::say_error("rlxc", status.message());
-    return exit_code_for(status.code());
+    return static_cast<int>(tool::exit_code_for(status.code()));
   }
   const std::string& output = arguments.output.empty() ? arguments.plan : arguments.output;
   const int code = report_written(write_with_index(arguments.plan, index, output));

@@ -20,9 +20,6 @@ class Failure : public std::runtime_error {
   ExitCode code_;
 };
 
-// The exit code for a status of the library.
-ExitCode exit_code_for(rlx_status status);
-
 // Throws a Failure with rlx_last_error() unless the call went well.
 void check(rlx_status status);
 // The same for reading files.
