@@ -36,11 +36,13 @@ struct WgmmaTile {
   int64_t columns;  // of y
   bool pingpong;    // warpgroups take tiles in turn
 };
-constexpr std::array kWgmmaTiles = {
+constexpr std::array kWindowTiles = {
     WgmmaTile{.columns = 64, .pingpong = true},  WgmmaTile{.columns = 64, .pingpong = false},
     WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
     WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
     WgmmaTile{.columns = 256, .pingpong = false}};
+// Other products of few columns have smaller tiles elsewhere.
+constexpr std::span kWgmmaTiles = std::span(kWindowTiles).subspan<2>();
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
                                     WgmmaTile{.columns = 128, .pingpong = false}};
 
@@ -106,15 +108,19 @@ double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
   return kStartAlone + std::max(multiplied, copied);
 }
 
+std::span<const WgmmaTile> tiles_for(const TiledSize& size) {
+  if (size.gated) return kGatedTiles;
+  if (size.window_bytes) return kWindowTiles;
+  return kWgmmaTiles;
+}
+
 struct TileChoice {
   WgmmaTile tile;
   double microseconds;
 };
 // One tile for all of the sizes.
 TileChoice choose(const DeviceModel& device, std::span<const TiledSize> sizes) {
-  const std::span<const WgmmaTile> tiles = sizes.front().gated
-                                               ? std::span<const WgmmaTile>(kGatedTiles)
-                                               : std::span<const WgmmaTile>(kWgmmaTiles);
+  const std::span<const WgmmaTile> tiles = tiles_for(sizes.front());
   std::vector<std::vector<TileChoice>> candidates;
   for (const WgmmaTile& tile : tiles) {
     std::vector<TileChoice>& at_sizes = candidates.emplace_back();
