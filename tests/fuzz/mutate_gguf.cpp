@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutants of GGUF files whose headers stay headers: numbers, types, names and records change, move
 // and repeat. Each is read as rlxc reads it, and must give a graph or a refusal with a sentence, in
-// a second and 100 MB; parsing alone takes no more at once than the file has.
+// a second and 20 MB; parsing alone takes no more at once than the file has.
 // rlx_mutate_gguf [COUNT [SEED]]
 #include <algorithm>
 #include <atomic>
@@ -61,7 +61,7 @@ namespace rlx::fuzz {
 namespace {
 
 constexpr double kMostSeconds = 1;  // of a processor
-constexpr size_t kMostBytes = 100'000'000;
+constexpr size_t kMostBytes = 20'000'000;
 // Of what parsing may take at once; above it, the file's size.
 constexpr size_t kLeastBytes = 4096;
 
@@ -372,7 +372,7 @@ std::string check(const std::string& mutant, Tally& tally) {
 
 int main(int argc, char** argv) {
   using namespace rlx::fuzz;
-  const uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
+  const uint64_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20000;
   const uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   const std::vector<std::string> seeds = all_seeds();
   Tally tally;
