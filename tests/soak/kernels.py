@@ -194,9 +194,8 @@ def packed_cases():
     for scheme in ("q4_0", "q4_k", "q6_k", "q8_0"):
         for m, n, k in [(65, 127, 1024), (129, 33, 512), (255, 257, 768), (3, 1027, 2304), (8, 127, 4096)]:
             cases.append(case(packed_product, f"packed-{scheme}-{m}x{n}x{k}", "f16", scheme, m, n, k, kernel="dequant_mma"))
-        one_row = "dequant_mma" if scheme in ("q4_0", "q8_0") else "dequant_matvec"
         for n, k in [(1027, 2304), (127, 4096), (4097, 512)]:
-            cases.append(case(packed_product, f"packed-{scheme}-1x{n}x{k}", "f16", scheme, 1, n, k, kernel=one_row))
+            cases.append(case(packed_product, f"packed-{scheme}-1x{n}x{k}", "f16", scheme, 1, n, k, kernel="dequant_mma"))
     return cases
 
 
