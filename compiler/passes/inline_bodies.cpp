@@ -60,11 +60,22 @@ class BodyInliner {
     if (!outputs) return false;
     for (const auto& [state, value] : writes)
       emit("state_write", {state_value(state), value}, node.name);
-    for (size_t i = 0; i < outputs->size(); ++i) {
-      graph_.replace_uses(node.outputs[i], (*outputs)[i]);
-    }
+    for (size_t i = 0; i < outputs->size(); ++i) hand_over(node, i, (*outputs)[i]);
     graph_.remove_node(id);
     return true;
+  }
+
+  // Who read an output of the node reads `value`; an output of the entry keeps its name.
+  void hand_over(const Node& node, size_t output, ValueId value) {
+    const ValueId old = node.outputs[output];
+    if (!graph_.is_output(old)) return graph_.replace_uses(old, value);
+    add({.name = graph_.fresh_name(node.name + ".output"),
+         .op = "identity",
+         .inputs = {value},
+         .outputs = {old},
+         .attributes = {},
+         .place = root_->place,
+         .source = root_->source});
   }
 
   // ---- what is known, and small nodes ----
@@ -561,6 +572,11 @@ class BodyInliner {
 };
 
 }  // namespace
+
+bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics) {
+  BodyInliner(module, graph, diagnostics).run();
+  return !diagnostics.has_errors();
+}
 
 size_t inline_bodies(Module& module, const PassOptions&, Diagnostics& diagnostics) {
   size_t changed = 0;

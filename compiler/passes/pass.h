@@ -61,6 +61,8 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
 // Puts the bodies of control flow in place of their nodes: calls, branches that are known or
 // computed both ways, loops unrolled. Refuses what would stand for too many nodes.
 size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// The same in one entry; false where anything was reported.
+bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics);
 // Gives ops that draw random numbers the session's seed and step, two states of the module, where
 // the model has none of its own.
 size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diagnostics);

@@ -7,24 +7,13 @@
 
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/sequences/selective_scan.h"
 #include "compiler/ops/sequences/sequence_tables.h"
 #include "compiler/ops/sequences/state_inputs.h"
 #include "schema/rounding.h"
 
 namespace rlx {
 namespace {
-
-enum SelectiveInput : uint32_t {
-  kSelectiveX,
-  kSelectiveDelta,
-  kSelectiveA,
-  kSelectiveB,
-  kSelectiveC,
-  kSelectiveD,
-  kSelectiveZ,
-  kSelectiveBias,
-  kSelectiveState0
-};
 
 struct SelectiveSizes {
   Dim batch = 0;
@@ -429,6 +418,7 @@ constexpr OpDef kSelectiveOps[] = {
      .attrs = kSelectiveAttrs,
      .infer = infer_selective_scan,
      .evaluate = evaluate_selective_scan,
+     .gradient = selective_scan_gradient,
      .lower = lower_selective_scan,
      .optional_inputs = kSelectiveOptional,
      .reads_strides = true,
