@@ -438,10 +438,14 @@ class Recurrent(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(6, 8, 2, bidirectional=True, batch_first=True)
         self.gru = nn.GRU(16, 5, 2)
+        self.projected = nn.LSTM(16, 8, 2, bidirectional=True, proj_size=3)
+        self.begun = nn.LSTM(6, 8, bidirectional=True, proj_size=5, batch_first=True, bias=False)
 
     def forward(self, x):  # [3, 7, 6]
         y, (hidden, cell) = self.lstm(x)
-        return (y, hidden, cell, *self.gru(y))
+        rows, states = self.projected(y)
+        begun, ends = self.begun(x, (hidden[:2, :, :5], cell[2:]))
+        return (y, hidden, cell, *self.gru(y), rows, *states, begun, *ends)
 
 
 class PlainCache(nn.Module):
@@ -491,7 +495,10 @@ class Spatial(nn.Module):
                 F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
                 F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), align_corners=False),
                 F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), mode="nearest", padding_mode="border",
-                              align_corners=True), F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
+                              align_corners=True),
+                F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), padding_mode="reflection", align_corners=False),
+                F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False),
+                F.layer_norm(x, (9, 8)),
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
 
