@@ -69,12 +69,24 @@ def per_channel(s, input, weight, bias):
     return [s.graph.splat(value, input.dtype, shape) if x is None else x for x, value in ((weight, 1.0), (bias, 0.0))]
 
 
+def of_the_batch(s, input, weight, bias, eps):
+    """Batch norm by the statistics of what is given: each channel's elements as those of one instance."""
+    perm = [1, 0, *range(2, input.rank)]
+    turned = s.permute(input, perm)
+    lines = s.reshape(turned, [1, turned.shape[0], math.prod(turned.shape[1:])])
+    y = s.emit("instance_norm", [lines, weight, bias], shape=lines.shape, eps=float(eps))
+    return s.permute(s.reshape(y, turned.shape), perm)
+
+
 @aten("batch_norm.default", "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.default",
       "_native_batch_norm_legit.no_stats", "native_batch_norm.default")
 def batch_norm(s, input, weight, bias, eps, running_mean=None, running_var=None, training=False, **_):
-    if training or running_mean is None:
-        raise Unsupported("batch norm with the batch's statistics: call eval() on the model, and track running statistics")
-    y = s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
+    if training and running_mean is not None:
+        raise Unsupported("batch norm that changes its running statistics: call eval() on the model")
+    if running_mean is None:
+        y = of_the_batch(s, input, weight, bias, eps)
+    else:
+        y = s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
     return y if str(s.node.target) == "aten.batch_norm.default" else [y]
 
 

@@ -444,7 +444,7 @@ class Recurrent(nn.Module):
     def forward(self, x):  # [3, 7, 6]
         y, (hidden, cell) = self.lstm(x)
         rows, states = self.projected(y)
-        begun, ends = self.begun(x, (hidden[:2, :, :5], cell[2:]))
+        begun, ends = self.begun(x, (y[:2, :3, :5], y[1:, :3, :8]))
         return (y, hidden, cell, *self.gru(y), rows, *states, begun, *ends)
 
 
@@ -476,6 +476,7 @@ class Spatial(nn.Module):
         self.conv3d = nn.Conv3d(1, 2, 3, padding=1)
         self.up1d = nn.ConvTranspose1d(6, 4, 4, stride=2, padding=1)
         self.prelu = nn.PReLU(4)
+        self.image = nn.Conv2d(4, 6, 3)
         self.norm = nn.BatchNorm1d(6)
 
     def forward(self, x, grid):  # [2, 4, 9, 8], [2, 5, 6, 2]
@@ -498,7 +499,9 @@ class Spatial(nn.Module):
                               align_corners=True),
                 F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), padding_mode="reflection", align_corners=False),
                 F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False),
-                F.layer_norm(x, (9, 8)),
+                F.layer_norm(x, (9, 8)), F.batch_norm(x, None, None, self.prelu.weight, training=True),
+                F.conv2d(x, F.batch_norm(self.image.weight.reshape(1, 6, -1), None, None, training=True).reshape(6, 4, 3, 3)),
+                x * torch.hann_window(8).to(x.dtype),
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
 
