@@ -21,6 +21,7 @@ struct PlanIndex {
   uint64_t index_error_bytes = 0;
   bool has_free_sizes = false;
   bool has_lines_of_range = false;  // a tensor map with kLinesOfRange
+  bool has_pixel_window = false;    // a tensor map with a PixelWindow
   PlanVulkanTarget vulkan{};  // least limits and features that all of the plan's programs need
   std::vector<PlanProfile> profiles;  // of the header; none where no kind has several programs
 };
