@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // selective_scan (ops.md 10.4): the recurrence of Mamba, a vector of states per channel with a
 // decay of its own for each.
+#include "compiler/ops/sequences/selective_scan.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/ops/sequences/selective_scan.h"
 #include "compiler/ops/sequences/sequence_tables.h"
 #include "compiler/ops/sequences/state_inputs.h"
 #include "schema/rounding.h"
