@@ -196,6 +196,7 @@ def packed_cases():
             cases.append(case(packed_product, f"packed-{scheme}-{m}x{n}x{k}", "f16", scheme, m, n, k, kernel="dequant_mma"))
         for n, k in [(1027, 2304), (127, 4096), (4097, 512)]:
             cases.append(case(packed_product, f"packed-{scheme}-1x{n}x{k}", "f16", scheme, 1, n, k, kernel="dequant_mma"))
+        cases.append(case(packed_product, f"packed-{scheme}-f32-3x1027x2304", "f32", scheme, 3, 1027, 2304, kernel="dequant_matvec"))
     return cases
 
 
