@@ -190,7 +190,13 @@ def numbers(batch):
 class Cuda(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.plan = copying_plan()
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.file = os.path.join(cls.folder.name, "a.plan")
+        cls.plan = copying_plan(output=cls.file)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
 
     def setUp(self):
         self.session = rlx.Session(self.plan, "cuda")
@@ -267,10 +273,7 @@ class Cuda(unittest.TestCase):
 
     def test_onnxruntime_s_bindings_take_addresses(self):
         import rlx.onnxruntime as ort
-        with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "a.plan")
-            copying_plan(output=file)
-            session = ort.InferenceSession(file, providers=[("CUDAExecutionProvider", {"device_id": 0})])
+        session = ort.InferenceSession(self.file, providers=[("CUDAExecutionProvider", {"device_id": 0})])
         self.assertEqual(session.get_providers(), ["CUDAExecutionProvider"])
         x, y = Tensor(numbers(4)), Tensor(np.zeros((4, 4), np.float32))
         binding = session.io_binding()
@@ -278,6 +281,33 @@ class Cuda(unittest.TestCase):
         binding.bind_output("x", "cuda", 0, np.float32, (4, 4), y.array.ctypes.data)
         session.run_with_iobinding(binding)
         np.testing.assert_array_equal(y.array, x.array)
+
+    def test_onnxruntime_s_values_lie_on_the_device(self):
+        import rlx.onnxruntime as ort
+        session = ort.InferenceSession(self.file, providers=["CUDAExecutionProvider"])
+        x = numbers(4)
+        given = ort.OrtValue.ortvalue_from_numpy(x, "cuda", 0)
+        self.assertEqual((given.device_name(), given.shape(), given.data_type()), ("cuda", [4, 4], "tensor(float)"))
+        np.testing.assert_array_equal(given.numpy(), x)
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", given)
+        binding.bind_output("x", "cuda")
+        session.run_with_iobinding(binding)
+        first = binding.get_outputs()[0]
+        given.update_inplace(2 * x)
+        session.run_with_iobinding(binding)
+        self.assertEqual((first.device_name(), binding.get_outputs()[0].device_name()), ("cuda", "cuda"))
+        np.testing.assert_array_equal(first.numpy(), x)
+        np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], 2 * x)
+        kept = ort.OrtValue.ortvalue_from_shape_and_type((4, 4), np.float32, "cuda", 0)
+        binding.bind_ortvalue_output("x", kept)
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(kept.numpy(), 2 * x)
+        self.assertEqual(next(iter(session._sessions.values())).copies, NO_COPIES)
+        many = np.arange((9 << 20) // 4, dtype=np.int32)  # more than goes at once
+        np.testing.assert_array_equal(ort.OrtValue.ortvalue_from_numpy(many, "cuda").numpy(), many)
+        with self.assertRaisesRegex(ValueError, "wanted float32"):
+            given.update_inplace(x.astype(np.float64))
 
     def test_wrong_tensors_are_refused(self):
         for given, kind, words in ((Tensor(numbers(9)), ValueError, "batch"), (Tensor(numbers(2)[:, :3].copy()), ValueError, "wanted"),
