@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -50,6 +51,7 @@ struct CompileArguments {
   bool external_weights = false;
   std::string embed;
   bool serial = false;
+  ControlFlow control = CompileOptions().control;
   bool json = false;
   bool quiet = false;
 };
@@ -106,6 +108,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
   options.serial = arguments.serial;
+  options.control = arguments.control;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -301,6 +304,14 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->type_name("NAME");
   app.add_flag("--serial", arguments->serial,
                "A barrier behind each step, in the model's order: for looking for faults");
+  static const std::map<std::string, ControlFlow> kControls = {{"auto", ControlFlow::Auto},
+                                                               {"unrolled", ControlFlow::Unrolled},
+                                                               {"regions", ControlFlow::Regions}};
+  app.add_option("--control", arguments->control,
+                 "Loops and branches that the run decides: unrolled and computed both ways, as "
+                 "regions that the device runs as often as it must wherever they can be, or auto: "
+                 "regions where they are worth it")
+      ->transform(CLI::CheckedTransformer(kControls, CLI::ignore_case));
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };
