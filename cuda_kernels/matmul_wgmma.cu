@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Product of 16-bit matrices in large tiles, summed in f32:
 //   y[m][n] = act(sum over k of a[m][k] * b[n][k] + bias[n]) + residual[m][n], rounded once;
-//   gated: y = act(a b + bias) * (a b2 + bias2) + residual.
-// Layout: a [M][K] and b, b2 [N][K], rows of dense depth at distances RLX_A_PITCH and RLX_B_PITCH; y dense [M][N]; residual rows
-// at distance RLX_RESIDUAL_PITCH. All addresses, and all pitches but those of y, are multiples of 16 bytes, K is one of 8.
-// So is N but where y's rows are ragged.
+//   gated: y = act(a b + bias) * (a b2 + bias2) + residual;
+//   RLX_RESIDUAL_FIRST 1: y = act(a b + bias + residual).
+// Layout: a [M][K] and b, b2 [N][K], rows of dense depth at distances RLX_A_PITCH and RLX_B_PITCH; y and residual rows at distances
+// RLX_Y_PITCH and RLX_RESIDUAL_PITCH. All addresses, and all pitches but that of a ragged y, are multiples of 16 bytes, K is one of
+// 8. So is N but where y's rows are ragged.
+// RLX_WINDOW 1, a convolution: the lines of a are the pixels under the windows of images x [N, H, W, RLX_CHANNELS], channels dense,
+// with strides RLX_X_N, RLX_X_H, RLX_X_W, and K is RLX_TAPS * RLX_CHANNELS. Depth goes over all taps before the next 64 channels.
 // Grid: an even number of workgroups, at most one per multiprocessor. Pairs of them, clusters on sm_90a, take every
 // (gridDim.x / 2)-th pair of tiles of 128 x RLX_TILE_N that lie below each other and so share their panels of b.
 // Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of b's
@@ -16,10 +19,12 @@
 //   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
+//   of a window RLX_TAPS, KERNEL_W, STRIDE, BEGIN, DILATION, IN and OUT as in conv_window.h (H and W);
 //   RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
 //   RLX_RAGGED 1: N is no multiple of 8, and y, which then has no map, leaves element by element; without b2 and residual, without
 //   bias where N is odd; RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
-// Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, y if it has 16 bits and the residual if it is copied
+// Maps: a with a box of 64 x 128, or a window of 64 channels of 128 pixels, b and b2 with a box of 64 x RLX_TILE_N / 2 (of a window
+// 64 channels, a tap, and so many filters), y if it has 16 bits and the residual if it is copied
 // with one of 64 x 16, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
 #include "lib/prelude.inc"
@@ -50,7 +55,15 @@ constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
 #define RLX_TILES_M ((rlx_u32(RLX_M) + kTileM - 1u) / kTileM)
 #define RLX_PAIRS_M ((RLX_TILES_M + 1u) / 2u)
 #define RLX_PAIRS (RLX_PAIRS_M * kTilesN)
-constexpr rlx_u32 kSteps = (RLX_K + RLX_PANEL_DEPTH - 1) / RLX_PANEL_DEPTH;
+#if RLX_WINDOW
+constexpr rlx_u32 kTaps = RLX_TAPS;
+constexpr rlx_u32 kDepth = RLX_CHANNELS;  // of a tap
+#define RLX_PIXELS rlx_u32(RLX_OUT_H * RLX_OUT_W)  // of an image of y
+#else
+constexpr rlx_u32 kTaps = 1;
+constexpr rlx_u32 kDepth = RLX_K;
+#endif
+constexpr rlx_u32 kSteps = kTaps * ((kDepth + RLX_PANEL_DEPTH - 1) / RLX_PANEL_DEPTH);
 #ifdef RLX_SIZES
 constexpr bool kWholeTiles = false;  // RLX_M is free
 #else
@@ -134,14 +147,31 @@ RLX_FN Tile tile_at(rlx_u32 pair) {
 
 // ---- copies ----
 
+#if RLX_WINDOW
+// Where the window of a pixel of y begins; of pixels past the last one in images that there are not.
+RLX_FN RlxPixelPlace place_of(rlx_u32 line) {
+  const rlx_u32 pixel = line % RLX_PIXELS;
+  return {int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W, int(pixel / rlx_u32(RLX_OUT_W)) * RLX_STRIDE_H - RLX_BEGIN_H,
+          int(line / RLX_PIXELS)};
+}
+RLX_FN rlx_u32 tap_w_of(rlx_u32 tap) { return tap % RLX_KERNEL_W * RLX_DILATION_W; }
+RLX_FN rlx_u32 tap_h_of(rlx_u32 tap) { return tap / RLX_KERNEL_W * RLX_DILATION_H; }
+#endif
+// The depth of a tap from which a step goes on.
+RLX_FN rlx_u32 depth_of(rlx_u32 step) { return step / kTaps * RLX_PANEL_DEPTH; }
+
 #if RLX_HAS_WGMMA
 // Half of b's panel for both workgroups of the pair, which each copy their half.
-RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 column, rlx_u32 depth) {
+RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 column, rlx_u32 step) {
   const rlx_u32 rank = rlx_cluster_rank();
   const rlx_u32 first = rank * (kTileN / 2u);
   RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-    rlx_copy_box(ring.b(slot) + s * kPanelB + first * RLX_PANEL_ROW_BYTES, maps.at[1u + s], depth, column + first, ring.full(slot),
-                 3u);
+    const rlx_u32 panel = ring.b(slot) + s * kPanelB + first * RLX_PANEL_ROW_BYTES;
+#if RLX_WINDOW
+    rlx_copy_box3(panel, maps.at[1u + s], depth_of(step), step % kTaps, column + first, ring.full(slot), 3u);
+#else
+    rlx_copy_box(panel, maps.at[1u + s], depth_of(step), column + first, ring.full(slot), 3u);
+#endif
   }
 }
 
@@ -154,7 +184,7 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
     const Tile tile = tile_at(rlx_group_x / 2u);
     RLX_LOOP for (rlx_u32 step = 0; step < kEarly; ++step) {
       rlx_mbarrier_arrive_expecting(ring.full(step), kStageBytes);
-      copy_b(maps, ring, step, tile.n, step * RLX_PANEL_DEPTH);
+      copy_b(maps, ring, step, tile.n, step);
     }
   }
   rlx_wait_for_predecessors();
@@ -162,15 +192,23 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
   rlx_u32 early = kEarly;
   RLX_EACH_PAIR(pair) {
     const Tile tile = tile_at(pair);
+#if RLX_WINDOW
+    const RlxPixelPlace place = place_of(tile.m);
+#endif
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
       if (early == 0u) {
         rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
         rlx_mbarrier_arrive_expecting(ring.full(turn.slot), kStageBytes);
-        copy_b(maps, ring, turn.slot, tile.n, step * RLX_PANEL_DEPTH);
+        copy_b(maps, ring, turn.slot, tile.n, step);
       } else {
         --early;
       }
-      rlx_copy_box(ring.a(turn.slot), maps.at[0], step * RLX_PANEL_DEPTH, tile.m, ring.full(turn.slot));
+#if RLX_WINDOW
+      rlx_copy_pixels(ring.a(turn.slot), maps.at[0], depth_of(step), place, tap_w_of(step % kTaps), tap_h_of(step % kTaps),
+                      ring.full(turn.slot));
+#else
+      rlx_copy_box(ring.a(turn.slot), maps.at[0], depth_of(step), tile.m, ring.full(turn.slot));
+#endif
       turn.next();
     }
   }
@@ -181,23 +219,46 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
   }
 }
 #else
-// One thread's pieces of a panel of kRows rows: piece thread % 8 of every 16th row. Rows past the end repeat the last one, whose
-// products nobody stores; depths past the end are zeros.
+// What a thread copies of a panel: piece thread % 8 of every 16th row. Depths past the end are zeros.
+struct Pieces {
+  rlx_u32 row;
+  rlx_u32 shared;  // of the row
+  rlx_u32 depth;   // 0 where it lies past the end
+  rlx_u32 bytes;
+};
+RLX_FN Pieces pieces_of(rlx_u32 panel, rlx_u32 step, rlx_u32 thread) {
+  const rlx_u32 depth = depth_of(step) + 8u * (thread % 8u);
+  const bool inside = kDepth % RLX_PANEL_DEPTH == 0 || depth < kDepth;
+  return {thread / 8u, panel + rlx_panel_piece(thread / 8u, thread % 8u), inside ? depth : 0u, inside ? 16u : 0u};
+}
+
+// Of a panel of kRows rows of which there are `all_rows`; those past the end repeat the last one, whose products nobody stores.
 template <rlx_u32 kRows, rlx_u32 kPitch>
-RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 all_rows, rlx_u32 first_row, rlx_u32 first_depth, rlx_u32 thread) {
-  const rlx_u32 piece = thread % 8u;
-  const rlx_u32 row = thread / 8u;
-  const rlx_u32 shared = panel + rlx_panel_piece(row, piece);
-  const rlx_u32 depth = first_depth + 8u * piece;
-  const rlx_u32 bytes = RLX_K % RLX_PANEL_DEPTH == 0 || depth < RLX_K ? 16u : 0u;
-  const rlx_u32 safe_depth = bytes == 0u ? 0u : depth;
+RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 all_rows, rlx_u32 first_row, rlx_u32 step, rlx_u32 thread) {
+  const Pieces pieces = pieces_of(panel, step, thread);
+  const rlx_u32 depth = step % kTaps * kDepth + pieces.depth;
   RLX_UNROLL for (rlx_u32 i = 0; i < kRows / 16u; ++i) {
-    const rlx_u32 own = first_row + row + 16u * i;
+    const rlx_u32 own = first_row + pieces.row + 16u * i;
     const rlx_u32 line = own < all_rows ? own : all_rows - 1u;
-    const rlx_ptr from = matrix + (rlx_u64(line) * kPitch + safe_depth) * 2u;
-    rlx_copy16_async(shared + 16u * i * RLX_PANEL_ROW_BYTES, from, bytes);
+    const rlx_ptr from = matrix + (rlx_u64(line) * kPitch + depth) * 2u;
+    rlx_copy16_async(pieces.shared + 16u * i * RLX_PANEL_ROW_BYTES, from, pieces.bytes);
   }
 }
+#if RLX_WINDOW
+RLX_FN void copy_pixels(rlx_u32 panel, rlx_ptr x, rlx_u32 first_row, rlx_u32 step, rlx_u32 thread) {
+  const Pieces pieces = pieces_of(panel, step, thread);
+  RLX_UNROLL for (rlx_u32 i = 0; i < kTileM / 16u; ++i) {
+    const rlx_u32 line = first_row + pieces.row + 16u * i;
+    const RlxPixelPlace place = place_of(line);
+    const int h = place.h + int(tap_h_of(step % kTaps));
+    const int w = place.w + int(tap_w_of(step % kTaps));
+    const bool inside = line < rlx_u32(RLX_M) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
+    const rlx_i64 from =
+        inside ? rlx_i64(place.n) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + pieces.depth : rlx_i64(0);
+    rlx_copy16_async(pieces.shared + 16u * i * RLX_PANEL_ROW_BYTES, x + rlx_ptr(from) * 2u, inside ? pieces.bytes : 0u);
+  }
+}
+#endif
 
 RLX_FN void produce(const RlxParams& p, const RlxTensorMaps&, const Ring& ring, rlx_u32 thread) {
   Turn turn;
@@ -205,10 +266,14 @@ RLX_FN void produce(const RlxParams& p, const RlxTensorMaps&, const Ring& ring, 
     const Tile tile = tile_at(pair);
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
       rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
-      copy_panel<kTileM, RLX_A_PITCH>(ring.a(turn.slot), p.a, rlx_u32(RLX_M), tile.m, step * RLX_PANEL_DEPTH, thread);
-      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot), p.b, RLX_N, tile.n, step * RLX_PANEL_DEPTH, thread);
+#if RLX_WINDOW
+      copy_pixels(ring.a(turn.slot), p.a, tile.m, step, thread);
+#else
+      copy_panel<kTileM, RLX_A_PITCH>(ring.a(turn.slot), p.a, rlx_u32(RLX_M), tile.m, step, thread);
+#endif
+      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot), p.b, RLX_N, tile.n, step, thread);
 #if RLX_GATED
-      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, RLX_N, tile.n, step * RLX_PANEL_DEPTH, thread);
+      copy_panel<kTileN, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, RLX_N, tile.n, step, thread);
 #endif
       rlx_mbarrier_arrive_after_copies(ring.full(turn.slot));
       turn.next();
@@ -427,6 +492,9 @@ RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32
 #ifdef RLX_BIAS
   add2(value, RLX_UNPACK2(RLX_BIAS, added.bias[i]));
 #endif
+#if RLX_RESIDUAL_FIRST
+  add2(value, RLX_UNPACK2(RLX_RESIDUAL, added.residual[i][half]));
+#endif
   value.x = rlx_activate(value.x);
   value.y = rlx_activate(value.y);
 #if RLX_GATED
@@ -437,7 +505,7 @@ RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32
   value.x *= other.x;
   value.y *= other.y;
 #endif
-#ifdef RLX_RESIDUAL
+#if defined(RLX_RESIDUAL) && !RLX_RESIDUAL_FIRST
   add2(value, RLX_UNPACK2(RLX_RESIDUAL, added.residual[i][half]));
 #endif
   return value;
@@ -463,9 +531,9 @@ RLX_FN void store_half(const RlxParams& p, const Sums& sums, const Place& place,
       const rlx_u32 row = place.row + 8u * half;
       const rlx_u32 column = RLX_COLUMN_OF(place, first + i);
       if (!kWholeTiles && (row >= rlx_u32(RLX_M) || column >= RLX_N)) continue;
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column, value.x);
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_Y_PITCH + column, value.x);
       if (RLX_N % 2 == 1 && column + 1 == RLX_N) continue;
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column + 1, value.y);
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_Y_PITCH + column + 1, value.y);
     }
   }
 }
@@ -520,7 +588,7 @@ RLX_FN void send_chunk(const RlxParams& p, const RlxTensorMaps&, const Output& o
       const rlx_u32 at = j + rlx_lane_of_warp;
       const rlx_u32 word = rlx_shared_load1(output.buffer(output.chunk) + rlx_panel_piece(i, at / 8u) + at % 8u / 2u * 4u);
       if (row + i >= rlx_u32(RLX_M) || column + at >= RLX_N) continue;
-      rlx_at<unsigned short>(p.y, (rlx_i64(row + i) * RLX_N + column + at) * 2) =
+      rlx_at<unsigned short>(p.y, (rlx_i64(row + i) * RLX_Y_PITCH + column + at) * 2) =
           static_cast<unsigned short>(at % 2u == 0u ? word : word >> 16);
     }
   }

@@ -113,6 +113,17 @@ struct Grid {
   Dim z = 1;
 };
 
+// How pixels follow each other in a copy that moves pixels in place of a box (plan.fbs).
+struct PixelWindow {
+  int32_t begin_w = 0;
+  int32_t begin_h = 0;
+  int32_t end_w = 0;
+  int32_t end_h = 0;
+  uint32_t stride_w = 1;
+  uint32_t stride_h = 1;
+  auto operator<=>(const PixelWindow&) const = default;
+};
+
 // A dense-rowed tensor as the copy engine of the target's newer devices sees it, at the address of
 // a pointer of the params (plan.fbs).
 struct TensorMap {
@@ -122,6 +133,7 @@ struct TensorMap {
   std::vector<uint64_t> strides;  // bytes, of dims 1 and up
   std::vector<uint32_t> box;      // elements per dim that one copy moves
   uint32_t swizzle_bytes = 0;     // in shared memory: 0, 32, 64 or 128
+  std::optional<PixelWindow> window = {};  // with it dims are [C, W, H, N], box [channels, pixels]
   auto operator<=>(const TensorMap&) const = default;
 };
 

@@ -127,6 +127,13 @@ void add_access(KernelPointers& pointers, const Step& step, const Access& access
   pointer.min_bytes = std::min(pointer.min_bytes, static_cast<uint64_t>(least));
 }
 
+std::optional<fb::PixelWindow> window_of(const TensorMap& map) {
+  if (!map.window) return std::nullopt;
+  const PixelWindow& window = *map.window;
+  return fb::PixelWindow(window.begin_w, window.begin_h, window.end_w, window.end_h,
+                         window.stride_w, window.stride_h);
+}
+
 // What a kernel's record says about the words of its params that are no pointers.
 struct KernelWords {
   std::vector<fb::ParamsCount> counts;
@@ -660,9 +667,12 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
     variants.push_back(variant_table(builder, codes[i], placed[i]));
   std::vector<Offset<fb::TensorMap>> maps;
   for (const TensorMap& map : specialization.maps) {
+    const std::optional<fb::PixelWindow> window = window_of(map);
     maps.push_back(fb::CreateTensorMapDirect(builder, map.position, static_cast<uint8_t>(map.dtype),
-                                             &map.dims, &map.strides, &map.box, map.swizzle_bytes));
+                                             &map.dims, &map.strides, &map.box, map.swizzle_bytes,
+                                             window ? &*window : nullptr));
     result_.has_lines_of_range |= map.dims.back() == kLinesOfRange;
+    result_.has_pixel_window |= window.has_value();
   }
   const auto name = builder.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder.CreateVectorOfStructs(accesses);

@@ -99,6 +99,7 @@ class SectionWriter {
 // The oldest minor that knows all that the plan has.
 uint16_t minor_of(const PlanIndex& index, const SegmentLayout& layout) {
   if (index.region_count > 0) return kPlanMinorRegions;
+  if (index.has_pixel_window) return kPlanMinorPixelWindow;
   if (!index.profiles.empty()) return kPlanMinorProfiles;
   if (index.has_lines_of_range) return kPlanMinorLinesOfRange;
   return index.has_free_sizes || !layout.files.empty() ? kPlanMinorFree : kPlanMinorPlain;

@@ -20,6 +20,12 @@
 struct alignas(64) RlxTensorMap {
   rlx_u64 words[16];
 };
+// Where the first tap of a pixel's window stands in image n; beside the image where it is a pad.
+struct RlxPixelPlace {
+  int w;
+  int h;
+  int n;
+};
 #ifdef RLX_MAPS
 // RLX_MAIN_MAPS { ... } is RLX_MAIN_PREFETCH with `maps`, one for each map() of the lowering, in their order.
 struct RlxTensorMaps {
@@ -90,6 +96,25 @@ RLX_FN void rlx_copy_box(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 x, rlx
       "[%4], %5;" ::"r"(shared),
       "l"(reinterpret_cast<rlx_u64>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(static_cast<unsigned short>(ranks))
       : "memory");
+}
+
+// The same of three dims.
+RLX_FN void rlx_copy_box3(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 x, rlx_u32 y, rlx_u32 z, rlx_u32 barrier,
+                          rlx_u32 ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared),
+      "l"(reinterpret_cast<rlx_u64>(&map)), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(static_cast<unsigned short>(ranks))
+      : "memory");
+}
+// The map has a window: its pixels from `place` on, each read (tap_w, tap_h) further on, from channel c on.
+RLX_FN void rlx_copy_pixels(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 c, const RlxPixelPlace& place, rlx_u32 tap_w,
+                            rlx_u32 tap_h, rlx_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+               "[%6], {%7, %8};" ::"r"(shared),
+               "l"(reinterpret_cast<rlx_u64>(&map)), "r"(c), "r"(place.w), "r"(place.h), "r"(place.n), "r"(barrier),
+               "h"(static_cast<unsigned short>(tap_w)), "h"(static_cast<unsigned short>(tap_h))
+               : "memory");
 }
 
 // One thread copies the map's box from shared memory to element (x, y) on; elements outside the matrix are left out. Writes to the

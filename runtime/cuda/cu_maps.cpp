@@ -63,25 +63,43 @@ std::array<uint64_t, kMostRank> dims_of(const fb::TensorMap& map,
   return dims;
 }
 
+CUresult encode_map(const Api& api, const fb::TensorMap& map, void* address,
+                    const std::array<uint64_t, kMostRank>& dims, CUtensorMap& encoded) {
+  constexpr std::array<uint32_t, kMostRank> kEveryElement = {1, 1, 1, 1, 1};
+  const int type = element_type(dtype_row(map.dtype())->block_bytes);
+  const int swizzle = swizzle_of(map.swizzle_bytes());
+  const fb::PixelWindow* window = map.window();
+  if (window == nullptr) {
+    return api.cuTensorMapEncodeTiled(
+        &encoded, type, map.dims()->size(), address, dims.data(), map.strides()->data(),
+        map.box()->data(), kEveryElement.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  }
+  const std::array<int, 2> lower = {window->begin_w(), window->begin_h()};
+  const std::array<int, 2> upper = {window->end_w(), window->end_h()};
+  const std::array<uint32_t, kPixelWindowRank> strides = {1, window->stride_w(), window->stride_h(),
+                                                          1};
+  return api.cuTensorMapEncodeIm2col(
+      &encoded, type, kPixelWindowRank, address, dims.data(), map.strides()->data(), lower.data(),
+      upper.data(), map.box()->Get(0), map.box()->Get(1), strides.data(),
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 }  // namespace
 
 Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const std::byte> params,
                    std::span<const fb::Relocation> relocations, TensorMaps& maps) {
   maps = {};
   if (kernel.maps() == nullptr || context.info.architecture < kMapArchitecture) return {};
-  constexpr std::array<uint32_t, kMostRank> kEveryElement = {1, 1, 1, 1, 1};
   for (uint32_t m = 0; m < kernel.maps()->size(); ++m) {
     const fb::TensorMap& map = *kernel.maps()->Get(m);
     uint64_t address = 0;
     std::memcpy(&address, params.data() + map.position(), sizeof address);
-    const std::array<uint64_t, kMostRank> dims = dims_of(map, relocations);
-    RLX_RETURN_IF_ERROR(context.check(
-        context.api.cuTensorMapEncodeTiled(
-            &maps[m], element_type(dtype_row(map.dtype())->block_bytes), map.dims()->size(),
-            reinterpret_cast<void*>(address), dims.data(), map.strides()->data(), map.box()->data(),
-            kEveryElement.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map.swizzle_bytes()),
-            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
+    RLX_RETURN_IF_ERROR(
+        context.check(encode_map(context.api, map, reinterpret_cast<void*>(address),
+                                 dims_of(map, relocations), maps[m]),
+                      text_of("tensor map ", m, " of kernel ", PlanView::text(kernel.name()))));
   }
   return {};
 }

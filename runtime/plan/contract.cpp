@@ -72,6 +72,14 @@ KernelContract::KernelContract(const fb::Kernel& kernel) {
     contract.add_numbers(map->strides());
     contract.add_numbers(map->box());
     contract.add(map->swizzle_bytes());
+    if (const fb::PixelWindow* window = map->window()) {
+      contract.add(window->begin_w());
+      contract.add(window->begin_h());
+      contract.add(window->end_w());
+      contract.add(window->end_h());
+      contract.add(window->stride_w());
+      contract.add(window->stride_h());
+    }
   });
   contract.add_list(kernel.counts(), [&](const fb::ParamsCount* count) {
     contract.add(count->position());

@@ -18,6 +18,7 @@ constexpr uint64_t kMaxMapDim = uint64_t{1} << 32;
 constexpr uint64_t kMaxMapStride = uint64_t{1} << 40;
 constexpr uint32_t kMaxBoxDim = 256;
 constexpr uint32_t kMapAlignmentBytes = 16;
+constexpr uint32_t kWindowBoxes = 2;  // channels and pixels
 
 const fb::KernelAccess* access_at(const fb::Kernel& kernel, uint32_t position) {
   for (const fb::KernelAccess* access : *kernel.accesses()) {
@@ -48,22 +49,49 @@ bool has_lines_of_range(const fb::TensorMap& map) {
 
 bool good_dims(const fb::TensorMap& map) {
   const uint32_t rank = map.dims()->size();
+  const uint32_t boxes = map.window() != nullptr ? kWindowBoxes : rank;
   if (rank < 1 || rank > kMaxMapRank || map.strides()->size() != rank - 1 ||
-      map.box()->size() != rank) {
+      map.box()->size() != boxes) {
     return false;
   }
   const auto fits = [](uint64_t value, uint64_t most) { return value >= 1 && value <= most; };
   const uint32_t given = has_lines_of_range(map) ? rank - 1 : rank;
   return std::all_of(map.dims()->begin(), map.dims()->begin() + given,
                      [&](uint64_t dim) { return fits(dim, kMaxMapDim); }) &&
-         std::all_of(map.box()->begin(), map.box()->end(),
-                     [&](uint32_t dim) { return fits(dim, kMaxBoxDim); }) &&
          std::all_of(map.strides()->begin(), map.strides()->end(), [](uint64_t stride) {
            return stride > 0 && stride < kMaxMapStride && stride % kMapAlignmentBytes == 0;
          });
 }
 
-bool good_box(const fb::TensorMap& map) {
+bool good_window(const fb::TensorMap& map) {
+  const fb::PixelWindow& window = *map.window();
+  const auto is_corner = [](int32_t corner) {
+    return corner >= kLeastWindowCorner && corner <= kMostWindowCorner;
+  };
+  const auto is_stride = [](uint32_t stride) { return stride >= 1 && stride <= kMaxWindowStride; };
+  // Of each dim there is a place at least.
+  const auto has_place = [](int32_t begin, int32_t end, uint64_t size) {
+    return int64_t{begin} <= static_cast<int64_t>(size) - 1 + end;
+  };
+  return map.dims()->size() == kPixelWindowRank && is_corner(window.begin_w()) &&
+         is_corner(window.begin_h()) && is_corner(window.end_w()) && is_corner(window.end_h()) &&
+         is_stride(window.stride_w()) && is_stride(window.stride_h()) &&
+         has_place(window.begin_w(), window.end_w(), map.dims()->Get(1)) &&
+         has_place(window.begin_h(), window.end_h(), map.dims()->Get(2));
+}
+
+// What one copy moves.
+bool good_copy(const fb::TensorMap& map) {
+  const auto fits = [](uint32_t count, uint32_t most) { return count >= 1 && count <= most; };
+  if (map.window() != nullptr) {
+    return good_window(map) && fits(map.box()->Get(0), kMaxWindowChannels) &&
+           fits(map.box()->Get(1), kMaxWindowPixels);
+  }
+  return std::all_of(map.box()->begin(), map.box()->end(),
+                     [&](uint32_t dim) { return fits(dim, kMaxBoxDim); });
+}
+
+bool good_rows(const fb::TensorMap& map) {
   const uint32_t row_bytes = map.box()->Get(0) * map_element_bytes(map.dtype());
   const uint32_t swizzle = map.swizzle_bytes();
   const bool known = swizzle == 0 || swizzle == 32 || swizzle == 64 || swizzle == 128;
@@ -91,7 +119,7 @@ void verify_map(const PlanParts& parts, uint32_t k, uint32_t m, Faults& faults) 
   const fb::TensorMap& map = *kernel.maps()->Get(m);
   const fb::KernelAccess* access = access_at(kernel, map.position());
   if (access == nullptr || map_element_bytes(map.dtype()) == 0 || !good_dims(map) ||
-      !good_box(map) || access->alignment() < kMapAlignmentBytes ||
+      !good_copy(map) || !good_rows(map) || access->alignment() < kMapAlignmentBytes ||
       !stands_at_begin(kernel, map.position())) {
     return faults.add(VerifyRule::TensorMapForm, kernel_name(parts.plan, k), ", tensor map ", m,
                       " of the pointer at byte ", map.position(),

@@ -186,6 +186,10 @@ void add_warpgroups(std::vector<Case>& cases) {
                              {68, 24, 3, 3}, R"({"pads": [0, 1]})");
   residual.inputs.push_back(tensor(DType::f16, {2, 68, 113, 113}));
   cases.push_back(residual);
+  Case windows = model_conv("warpgroups, windows, residual,", DType::f16, {4, 64, 57, 57},
+                            {72, 64, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})");
+  windows.inputs.push_back(tensor(DType::f16, {4, 72, 57, 57}));
+  cases.push_back(windows);
   Case parts = model_conv("warpgroups, k split, residual,", DType::f32, {8, 64, 28, 29},
                           {60, 64, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})");
   parts.inputs.push_back(tensor(DType::f32, {8, 60, 28, 29}));
@@ -436,6 +440,41 @@ std::vector<Case> conv_cases() {
   add_rows_of_pixels(cases);
   add_channels(cases);
   add_residuals(cases);
+  return cases;
+}
+
+// For matmul_wgmma's windows: tiles of 128 pixels over rows and images, channels and filters that
+// fill no step and no tile, windows that begin in pads or within the image, taps apart, strides, 1
+// x 1, a dim of the image smaller than the window.
+std::vector<Case> conv_window_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, DType dtype, const Shape& x, const Shape& w,
+                       const std::string& attributes, bool same_size_residual = false) {
+    Case test = model_conv("windows, " + name, dtype, x, w, attributes);
+    if (same_size_residual) {
+      test.inputs.push_back(tensor(dtype, {x[0], w[0], x[2], x[3]}));
+    }
+    cases.push_back(test);
+  };
+  add("rows of 17", DType::f16, {1, 64, 14, 17}, {64, 64, 3, 3}, R"({"pads": [1, 1]})");
+  add("stride 2", DType::bf16, {2, 72, 31, 27}, {72, 72, 3, 3},
+      R"({"stride": [2, 2], "pads": [1, 1], "activation": "relu"})");
+  add("taps 2 apart", DType::f16, {3, 96, 9, 11}, {128, 96, 3, 3},
+      R"({"pads": [2, 2], "dilation": [2, 2]})");
+  add("taps 4 apart, beside each image", DType::f16, {1, 200, 15, 21}, {72, 200, 3, 3},
+      R"({"pads": [4, 4], "dilation": [4, 4]})");
+  add("1x1, stride [2, 1]", DType::f16, {2, 64, 29, 18}, {136, 64, 1, 1}, R"({"stride": [2, 1]})");
+  add("5x1", DType::bf16, {1, 128, 23, 11}, {64, 128, 5, 1}, R"({"pads": [2, 0]})");
+  add("pads [0, 1, 2, 0]", DType::f16, {2, 64, 16, 16}, {256, 64, 3, 3},
+      R"({"pads": [0, 1, 2, 0]})");
+  add("pads wider than the window", DType::f16, {1, 64, 40, 5}, {64, 64, 3, 3},
+      R"({"pads": [3, 4], "activation": "gelu"})");
+  add("inside the image alone", DType::f16, {4, 64, 12, 13}, {64, 64, 3, 3}, "{}");
+  add("residual before relu", DType::f16, {5, 64, 8, 8}, {192, 64, 3, 3},
+      R"({"pads": [1, 1], "activation": "relu"})", true);
+  add("residual before silu", DType::bf16, {2, 128, 13, 15}, {64, 128, 3, 3},
+      R"({"pads": [1, 1], "activation": "silu"})", true);
+  add("rows of pixels", DType::f16, {2, 80, 300}, {80, 80, 7}, R"({"pads": [3]})");
   return cases;
 }
 

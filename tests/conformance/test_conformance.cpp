@@ -19,6 +19,7 @@ namespace rlx::test {
 std::vector<Case> cooperative_conv_cases();
 std::vector<Case> cooperative_matrix_cases();
 std::vector<Case> attention_matrix_cases();
+std::vector<Case> conv_window_cases();
 std::vector<Case> element_type_cases();
 
 namespace {
@@ -176,6 +177,11 @@ TEST_CASE("conformance of weights in blocks by lanes", "[lanes]") {
 TEST_CASE("conformance of products in large tiles", "[large_tiles]") {
   check_family(of_halves({matmul_cases()}),
                {.target = "cuda", .without = {"matmul_mma", "library", "matvec", "matvec_stream"}});
+}
+
+// Convolutions whose pixels the copy engine collects; smaller ones than those that it is taken for.
+TEST_CASE("conformance of convolutions by windows in large tiles", "[large_tiles]") {
+  check_family(conv_window_cases(), {.target = "cuda", .without = {"conv_mma"}});
 }
 
 // Where halves are the device's own conversions.

@@ -42,6 +42,7 @@ constexpr Unused kUnused[] = {
     {KernelId::conv_depthwise_channels, "RLX_X_C", "channels are neighbours there"},
     {KernelId::region, "RLX_CALLS", kCalls},
     {KernelId::matmul_coop, kDepth, kWindow},
+    {KernelId::matmul_wgmma, kDepth, kWindow},
     {KernelId::matmul_lanes, kDepth, kWindow},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},

@@ -24,6 +24,7 @@ namespace rlx::test {
 #undef RLX_OPS
 std::vector<Case> cooperative_matrix_cases();
 std::vector<Case> attention_matrix_cases();
+std::vector<Case> conv_window_cases();
 std::vector<Case> cooperative_conv_cases();
 
 namespace {
@@ -368,6 +369,11 @@ TEST_CASE("free lines of products in large tiles", "[large_tiles]") {
                    .tolerance = Tolerance::Sum});
   check_family(cases, check_each_size, nullptr,
                {"matmul_mma", "library", "matvec", "matvec_stream"});
+}
+
+// Of which the number of images alone is free there.
+TEST_CASE("free numbers of images by windows in large tiles", "[large_tiles]") {
+  check_family(conv_window_cases(), check_each_size, nullptr, {"conv_mma"});
 }
 
 TEST_CASE("free sizes of attention on matrix units", "[attention_matrices]") {

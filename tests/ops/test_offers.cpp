@@ -201,16 +201,19 @@ TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too")
       .target = "cuda"};
   CHECK(taken_of(lower(conv)).kernel == "conv_mma ring");
   CHECK(refusal_by(lower(conv), "conv_mma patch") == "channels in whole 16-byte pieces");
-  CHECK(refusal_by(lower(conv), "conv_depthwise") == "filters of several channels");
   conv.without = {"conv_mma"};
+  CHECK(taken_of(lower(conv)).kernel == "matmul_wgmma window");
+  conv.without = {};
+  CHECK(refusal_by(lower(conv), "conv_depthwise") == "filters of several channels");
+  conv.without = {"conv_mma", "matmul_wgmma"};
   CHECK(taken_of(lower(conv)).kernel == "conv");
-  conv.without = {"conv_mma", "conv"};
+  conv.without = {"conv_mma", "matmul_wgmma", "conv"};
   CHECK(contains(failure(conv), "conv \"n\": no kernel takes it"));
   // f32 in two parts, where products are many enough for copies to channels last.
   conv.without = {};
   conv.inputs = {TensorType{DType::f32, {1, 64, 56, 56}}, TensorType{DType::f32, {64, 64, 3, 3}}};
   CHECK(taken_of(lower(conv)).kernel == "conv_mma ring");
-  conv.without = {"conv_mma"};
+  conv.without = {"conv_mma", "matmul_wgmma"};
   CHECK(taken_of(lower(conv)).kernel == "conv");
   conv.without = {};
   conv.inputs = {TensorType{DType::f32, {1, 16, 8, 8}}, TensorType{DType::f32, {16, 16, 3, 3}}};

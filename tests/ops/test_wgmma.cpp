@@ -93,6 +93,54 @@ TEST_CASE("maps_of_free_lines_have_as_many_as_the_range") {
   CHECK(program.steps[0].grid.x.range().least >= 2);
 }
 
+TEST_CASE("windows_of_images_are_copied_as_the_map_says") {
+  OneNode node{
+      .op = "conv",
+      .inputs = {TensorType{DType::f16, {3, 72, 21, 23}}, TensorType{DType::f16, {80, 72, 3, 3}}},
+      .attributes = {{"pads", Ints{2, 1, 0, 1}}, {"stride", Ints{2, 1}}, {"dilation", Ints{1, 2}}},
+      .target = "cuda",
+      .without = {"conv_mma"}};
+  const Program program = lower(node);
+  const Specialization* kernel = wgmma_of(program);
+  REQUIRE(kernel != nullptr);
+  CHECK(kernel->defines.at("RLX_M") == "693");  // 3 images of 11 x 21 pixels
+  const TensorMap& pixels = kernel->maps.at(0);
+  CHECK(pixels.dims == std::vector<uint64_t>{72, 23, 21, 3});
+  CHECK(pixels.strides == std::vector<uint64_t>{144, 23 * 144, 21 * 23 * 144});
+  CHECK(pixels.box == std::vector<uint32_t>{64, 128});
+  // Columns begin at -1 to 19, rows at -2 to 18.
+  CHECK(pixels.window ==
+        PixelWindow{
+            .begin_w = -1, .begin_h = -2, .end_w = -3, .end_h = -2, .stride_w = 1, .stride_h = 2});
+  CHECK(kernel->maps.at(1).dims == std::vector<uint64_t>{72, 9, 80});
+
+  node.inputs[0]->shape[0] = Dim::of({.index = 0, .name = "images", .minimum = 1, .maximum = 3});
+  const Program free = lower(node);
+  REQUIRE(wgmma_of(free) != nullptr);
+  CHECK(wgmma_of(free)->maps.at(0).dims.back() == kLinesOfRange);
+}
+
+TEST_CASE("windows_that_the_copy_engine_does_not_take_are_for_other_kernels") {
+  const auto takes = [](Shape x, Shape w, Ints pads, Ints dilation, Ints stride) {
+    OneNode node{
+        .op = "conv",
+        .inputs = {TensorType{DType::f16, std::move(x)}, TensorType{DType::f16, std::move(w)}},
+        .attributes = {{"pads", std::move(pads)},
+                       {"dilation", std::move(dilation)},
+                       {"stride", std::move(stride)}},
+        .target = "cuda",
+        .without = {"conv_mma"}};
+    return wgmma_of(lower(node)) != nullptr;
+  };
+  CHECK(takes({1, 64, 24, 24}, {64, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}));
+  CHECK(takes({1, 64, 300, 300}, {64, 64, 3, 3}, {1, 1}, {64, 64}, {1, 1}));
+  CHECK_FALSE(takes({1, 64, 300, 300}, {64, 64, 3, 3}, {1, 1}, {65, 65}, {1, 1}));
+  CHECK_FALSE(takes({1, 64, 24, 24}, {64, 64, 3, 3}, {129, 129}, {1, 1}, {1, 1}));
+  CHECK_FALSE(takes({1, 64, 300, 300}, {64, 64, 3, 3}, {1, 1}, {1, 1}, {9, 9}));
+  CHECK_FALSE(takes({1, 68, 24, 24}, {64, 68, 3, 3}, {1, 1}, {1, 1}, {1, 1}));  // no pieces
+  CHECK_FALSE(takes({1, 64, 24, 24}, {68, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}));
+}
+
 TEST_CASE("lines_that_may_be_none_are_for_other_kernels") {
   OneNode node = product(DType::f16, 4096, 3072, 768);
   node.inputs[0]->shape[0] = Dim::of({.index = 0, .name = "rows", .minimum = 0, .maximum = 4096});

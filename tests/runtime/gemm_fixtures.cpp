@@ -180,6 +180,13 @@ Fixture map_fixture(VerifyRule rule, std::string what, std::function<void(fb::Te
           .base = map_plan};
 }
 
+Fixture window_fixture(std::string what, std::function<void(fb::TensorMapT&)> edit) {
+  Fixture fixture =
+      map_fixture(VerifyRule::TensorMapForm, "a window: " + std::move(what), std::move(edit));
+  fixture.base = window_plan;
+  return fixture;
+}
+
 std::vector<Fixture> map_fixtures() {
   using Rule = VerifyRule;
   using Map = fb::TensorMapT;
@@ -223,6 +230,31 @@ std::vector<Fixture> map_fixtures() {
        .what = "nine maps",
        .edit = [](PlanSpec& spec) { spec.kernels[0].maps.resize(9, spec.kernels[0].maps[0]); },
        .base = map_plan},
+      window_fixture("three dims",
+                     [](Map& m) {
+                       m.dims = {8, 3, 6};
+                       m.strides = {16, 48};
+                     }),
+      window_fixture("a box per dim",
+                     [](Map& m) {
+                       m.box = {8, 4, 1, 1};
+                     }),
+      window_fixture("1025 pixels", [](Map& m) { m.box[1] = 1025; }),
+      window_fixture("no pixels", [](Map& m) { m.box[1] = 0; }),
+      window_fixture("a corner of -129",
+                     [](Map& m) { *m.window = fb::PixelWindow(-129, -1, 0, 0, 1, 1); }),
+      window_fixture("a corner of 128",
+                     [](Map& m) { *m.window = fb::PixelWindow(-1, -1, 0, 128, 1, 1); }),
+      window_fixture("a stride of 0",
+                     [](Map& m) { *m.window = fb::PixelWindow(-1, -1, 0, 0, 0, 1); }),
+      window_fixture("a stride of 9",
+                     [](Map& m) { *m.window = fb::PixelWindow(-1, -1, 0, 0, 1, 9); }),
+      window_fixture("no place for a window",
+                     [](Map& m) { *m.window = fb::PixelWindow(0, 0, -3, 0, 1, 1); }),
+      {.rule = Rule::TensorMapReach,
+       .what = "one image too many",
+       .edit = [](PlanSpec& spec) { spec.kernels[0].maps[0].dims[3] = 17; },
+       .base = window_plan},
       map_fixture(Rule::TensorMapReach, "one row too many", [](Map& m) { m.dims[1] = 17; }),
       map_fixture(Rule::TensorMapReach, "a reach that wraps",
                   [](Map& m) {
@@ -248,6 +280,17 @@ PlanSpec map_plan() {
                           .accesses = {{.position = 0, .min_bytes = 15 * 160 + 144}},
                           .variants = {},
                           .maps = {map}});
+  return spec;
+}
+
+PlanSpec window_plan() {
+  PlanSpec spec = map_plan();
+  fb::TensorMapT& map = spec.kernels[0].maps[0];
+  map.dims = {8, 3, 3, 16};
+  map.strides = {16, 48, 160};
+  map.box = {8, 4};
+  map.swizzle_bytes = 0;
+  map.window = std::make_unique<fb::PixelWindow>(-1, -1, -1, -1, 1, 2);
   return spec;
 }
 

@@ -55,6 +55,8 @@ PlanSpec counted_plan();
 PlanSpec three_words_plan();
 // gemm_plan() with a kernel that has a tensor map.
 PlanSpec map_plan();
+// map_plan() with a map of pixels under a window.
+PlanSpec window_plan();
 // gemm_plan() with a dispatch that may take the place of its library product.
 PlanSpec alternative_plan();
 

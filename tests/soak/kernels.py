@@ -157,7 +157,7 @@ def mma_cases():
 
 
 def wgmma_cases():
-    """matmul_wgmma: tiles of 128 lines and 128 to 256 columns, in pairs of workgroups."""
+    """matmul_wgmma: tiles of 128 lines and 64 to 256 columns, in pairs of workgroups; and windows of images."""
     wgmma, cases = "matmul_wgmma", []
     for m, n, k, parts in [(2047, 2056, 520, {"activation": "silu"}), (1025, 2056, 1032, {"bias": True, "activation": "silu"}),
                            (4099, 2056, 520, {"activation": "silu", "residual": True}), (8191, 952, 312, {}),
@@ -169,6 +169,11 @@ def wgmma_cases():
     for dtype in ("f16", "bf16"):
         for m, n, k in [(200, 136, 104), (386, 264, 72)]:
             cases.append(case(gated_side_by_side, f"wgmma-{dtype}-12-gated-{m}x{n}x{k}", dtype, m, n, k, 12, kernel=wgmma, clusters=True))
+    for size, wide_in, wide_out, options in [((65, 63), 256, 264, {"images": 2}), ((57, 57), 64, 72, {"images": 4, "residual": True}),
+                                             ((113, 111), 128, 128, {}), ((65, 67), 512, 512, {"images": 2, "stride": 2})]:
+        for dtype in ("f16", "bf16"):
+            name = f"window-{dtype}-{size[0]}x{size[1]}-{wide_in}-{wide_out}"
+            cases.append(case(convolution, name, dtype, size, wide_in, wide_out, kernel=wgmma, clusters=True, define="RLX_WINDOW=1", **options))
     return cases
 
 

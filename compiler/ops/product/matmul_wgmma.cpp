@@ -37,6 +37,7 @@ struct WgmmaTile {
   bool pingpong;    // warpgroups take tiles in turn
 };
 constexpr std::array kWgmmaTiles = {
+    WgmmaTile{.columns = 64, .pingpong = true},  WgmmaTile{.columns = 64, .pingpong = false},
     WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
     WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
     WgmmaTile{.columns = 256, .pingpong = false}};
@@ -53,7 +54,7 @@ int64_t pairs_of(const DeviceModel& device) {
   return std::max<int64_t>(1, device.multiprocessors / 2);
 }
 
-double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
+double multiplied_microseconds(const DeviceModel& device, const TiledSize& size,
                                const WgmmaTile& tile) {
   const WgmmaTimes& times = device.wgmma;
   const int64_t pairs_at_once = pairs_of(device);
@@ -74,6 +75,35 @@ double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
                       : size.residual       ? times.both_residual
                                             : times.both;
   return times.begin + rounds * (products + columns * rate);
+}
+
+// Of pixels, which workgroups copy from the second-level cache again and again: bytes per
+// microsecond and multiprocessor that it gives when all ask, measured on an H200
+// (tests/bench/results/2026-11-26-h200-windows.md).
+constexpr double kCopiedBytes = 55'000;
+
+// Their workgroups fill the multiprocessors, so none starts beside the last ones of the step
+// before. Seen in VGG-16 at batch 1.
+constexpr double kStartAlone = 1;
+
+double copied_microseconds(const DeviceModel& device, const TiledSize& size,
+                           const WgmmaTile& tile) {
+  constexpr int64_t kRowBytes = 128;
+  const int64_t tiles = 2 * pair_count(size.m, size.n, tile);
+  const int64_t step_bytes = (kTileLines + tile.columns / 2) * kRowBytes;
+  return static_cast<double>(tiles * ceil_div(size.k, kStepDepth) * step_bytes) /
+         (kCopiedBytes * static_cast<double>(device.multiprocessors));
+}
+
+double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
+                               const WgmmaTile& tile) {
+  const double multiplied = multiplied_microseconds(device, size, tile);
+  if (!size.window_bytes) return multiplied;
+  const double memory =
+      static_cast<double>(*size.window_bytes) / device.memory_gigabytes_per_second * 1e-3;
+  const double copied =
+      device.wgmma.begin + std::max(memory, copied_microseconds(device, size, tile));
+  return kStartAlone + std::max(multiplied, copied);
 }
 
 struct TileChoice {
@@ -105,6 +135,43 @@ bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
   return !operand.line.is_free() && operand.depth == 1 && operand.line > 0 &&
          operand.line < kSizeLimit && operand.line % kPieceElements == 0 &&
          at.alignment(operand.ref) >= kWidestAccessBytes;
+}
+
+// Channels of a tap go in steps of their own.
+int64_t depth_of_steps(const WindowProduct& product) {
+  return product.window.taps() * round_up(product.channels, kStepDepth);
+}
+
+// What the copy engine takes (schema/tensor_map.h). Corners lie where the first taps of the
+// outermost pixels do.
+PixelWindow pixel_window(const FixedWindow& window) {
+  const auto end = [&window](size_t d) {
+    const int64_t last = (window.out[d] - 1) * window.stride[d] - window.begin[d];
+    return narrow<int32_t>(last - (window.in[d] - 1));
+  };
+  return {.begin_w = narrow<int32_t>(-window.begin[2]),
+          .begin_h = narrow<int32_t>(-window.begin[1]),
+          .end_w = end(2),
+          .end_h = end(1),
+          .stride_w = narrow<uint32_t>(window.stride[2]),
+          .stride_h = narrow<uint32_t>(window.stride[1])};
+}
+
+std::string window_refusal(const FixedWindow& window) {
+  constexpr int64_t kFarthest = kSizeLimit;
+  for (const size_t d : {1, 2}) {
+    if (std::max({window.in[d], window.out[d], window.begin[d]}) > kFarthest / 256)
+      return "more pixels in a row than it counts";
+    const int64_t end =
+        (window.out[d] - 1) * window.stride[d] - window.begin[d] - (window.in[d] - 1);
+    if (-window.begin[d] < kLeastWindowCorner || -window.begin[d] > kMostWindowCorner ||
+        end < kLeastWindowCorner || end > kMostWindowCorner)
+      return "windows that begin far beside or far within the image";
+    if (window.stride[d] > kMaxWindowStride) return "a stride that the copy engine does not take";
+    if ((window.kernel[d] - 1) * window.dilation[d] > kMaxWindowOffset)
+      return "taps farther apart than the copy engine reaches";
+  }
+  return {};
 }
 
 // The lines of y may be free, and each map of them then has as many as its range. All else is
@@ -180,8 +247,42 @@ SharedPlan shared_plan(const FusedProduct& fused, const WgmmaTile& tile, bool co
 
 // ---- the dispatch ----
 
+int64_t y_pitch(const Product& product) {
+  return product.y_lines ? int64_t{product.y_lines->line} : int64_t{product.n};
+}
+
 uint64_t map_lines(const Dim& lines) {
   return lines.is_free() ? kLinesOfRange : static_cast<uint64_t>(lines);
+}
+
+TensorMap pixels_map(const WindowProduct& product) {
+  const ProductOperand& x = product.fused.product.a;
+  const FixedWindow window = numbers_of(product.window);
+  const uint64_t pitch = static_cast<uint64_t>(int64_t{x.line}) * element_bytes(x.ref.dtype());
+  const auto width = static_cast<uint64_t>(window.in[2]);
+  const auto height = static_cast<uint64_t>(window.in[1]);
+  return {
+      .position = 0,
+      .dtype = x.ref.dtype(),
+      .dims = {static_cast<uint64_t>(product.channels), width, height, map_lines(product.images)},
+      .strides = {pitch, width * pitch, height * width * pitch},
+      .box = {static_cast<uint32_t>(kStepDepth), static_cast<uint32_t>(kTileLines)},
+      .swizzle_bytes = 128,
+      .window = pixel_window(window)};
+}
+
+// Of filters, tap by tap.
+TensorMap taps_map(const WindowProduct& product, int64_t box_lines) {
+  const ProductOperand& w = product.fused.product.b;
+  const uint64_t bytes = element_bytes(w.ref.dtype());
+  const auto channels = static_cast<uint64_t>(product.channels);
+  const auto taps = static_cast<uint64_t>(product.window.taps());
+  return {.position = 0,
+          .dtype = w.ref.dtype(),
+          .dims = {channels, taps, static_cast<uint64_t>(int64_t{product.fused.product.n})},
+          .strides = {channels * bytes, taps * channels * bytes},
+          .box = {static_cast<uint32_t>(kStepDepth), 1, narrow<uint32_t>(box_lines)},
+          .swizzle_bytes = 128};
 }
 
 TensorMap rows_map(const ProductOperand& operand, const Dim& lines, int64_t depth,
@@ -223,6 +324,7 @@ void bind_added(WgmmaDispatch& dispatch, const FusedProduct& fused, bool copies_
   if (product.residual) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->ref.dtype())))
         .define("RLX_RESIDUAL_PITCH", product.residual->m)
+        .define("RLX_RESIDUAL_FIRST", product.residual_first ? 1 : 0)
         .read(&MatmulWgmmaParams::residual, product.residual->ref,
               copies_residual ? kWidestAccessBytes : pair_bytes(product.residual->ref));
   }
@@ -244,20 +346,86 @@ bool is_heavy_activation(const std::string& op) {
   return !op.empty() && op != "relu" && op != "silu";
 }
 
+TiledSize tiled_size(const FusedProduct& fused, const SampledSizes& at) {
+  return {.m = at.value(fused.product.m),
+          .n = fused.product.n,
+          .k = fused.product.k,
+          .gated = fused.second.has_value(),
+          .residual = fused.product.residual.has_value(),
+          .heavy_activation = is_heavy_activation(fused.product.activation.op)};
+}
 std::vector<TiledSize> tiled_sizes(const FusedProduct& fused) {
-  return at_sampled_sizes({fused.product.m}, [&fused](const SampledSizes& at) {
-    return TiledSize{.m = at.value(fused.product.m),
-                     .n = fused.product.n,
-                     .k = fused.product.k,
-                     .gated = fused.second.has_value(),
-                     .residual = fused.product.residual.has_value(),
-                     .heavy_activation = is_heavy_activation(fused.product.activation.op)};
+  return at_sampled_sizes({fused.product.m},
+                          [&fused](const SampledSizes& at) { return tiled_size(fused, at); });
+}
+
+// All but the operands.
+void finish(WgmmaDispatch& dispatch, LowerContext& ctx, const FusedProduct& fused,
+            const TiledSize& size, const WgmmaTile& tile) {
+  const Product& product = fused.product;
+  const Dim pairs = pair_count(product.m, product.n, tile);
+  const Dim groups = 2 * min(pairs, pairs_of(ctx.target().device));
+  const bool activated = !product.activation.none();
+  const bool copies_residual = residual_copied(ctx, product);
+  const SharedPlan shared = shared_plan(fused, tile, copies_residual);
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+      .define("RLX_Y", std::string(name_of(product.y.dtype())))
+      .size("RLX_M", product.m)
+      .define("RLX_N", product.n)
+      .define("RLX_K", product.k)
+      .define("RLX_B_PITCH", product.b.line)
+      .define("RLX_Y_PITCH", y_pitch(product))
+      .define("RLX_TILE_N", tile.columns)
+      .define("RLX_STAGES", int64_t{shared.stages})
+      .define("RLX_BUFFERS", int64_t{shared.buffers})
+      .define("RLX_RESIDUAL_COPIED", copies_residual ? 1 : 0)
+      .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
+      .define("RLX_GATED", size.gated ? 1 : 0)
+      .define("RLX_RASTER", 8)
+      .define("RLX_RAGGED", has_ragged_rows(product) ? 1 : 0)
+      .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
+      .define("RLX_ACTIVATION", activated ? 1 : 0)
+      .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
+      .define("RLX_SHORT_MATH", is_half(product.y.dtype()) ? 1 : 0);
+  if (activated)
+    dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
+  dispatch.write(&MatmulWgmmaParams::y, product.y, kWidestAccessBytes);
+  if (is_half(product.y.dtype()) && !has_ragged_rows(product))
+    dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), y_pitch(product)));
+  bind_added(dispatch, fused, copies_residual);
+  dispatch.grid(groups)
+      .work(all_bytes(fused), flops_of(product) * (size.gated ? 2 : 1))
+      .estimate([size, tile](const DeviceModel& device) {
+        return wgmma_tile_microseconds(device, size, tile);
+      })
+      .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
+              std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
+              std::to_string(pairs.bound()) + " pairs, " +
+              (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
+}
+
+std::vector<TiledSize> tiled_sizes(const WindowProduct& product) {
+  const FusedProduct& fused = product.fused;
+  return at_sampled_sizes({fused.product.m}, [&product, &fused](const SampledSizes& at) {
+    TiledSize size = tiled_size(fused, at);
+    size.k = depth_of_steps(product);
+    size.window_bytes = at.value(all_bytes(fused));
+    return size;
   });
 }
 
-}  // namespace
+constexpr const char* kNoPieces = "operands that are no rows of aligned 16-byte pieces";
 
-std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
+// Lines of y that stand apart are what the copy engine writes.
+bool copies_lines(const Product& product) {
+  const Dim& line = product.y_lines->line;
+  return is_half(product.y.dtype()) && !has_ragged_rows(product) && !line.is_free() &&
+         line < kSizeLimit && line % kPieceElements == 0;
+}
+
+// All but what a's lines are.
+std::string common_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (fused.norm) return "a norm before it";
   if (std::string refusal = free_refusal(product); !refusal.empty()) return refusal;
@@ -269,11 +437,9 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
   if (!is_half(product.y.dtype()) && product.y.dtype() != DType::f32)
     return "a result of " + std::string(name_of(product.y.dtype()));
   if (!product.batch.empty()) return "a batch";
-  if (product.y_lines) return "a result whose lines stand apart";
-  if (!rows_of_pieces(at, product.a) || !rows_of_pieces(at, product.b) ||
-      at.alignment(product.y) < kWidestAccessBytes) {
-    return "operands that are no rows of aligned 16-byte pieces";
-  }
+  if (product.y_lines && !copies_lines(product)) return "a result whose lines stand apart";
+  if (!rows_of_pieces(at, product.b) || at.alignment(product.y) < kWidestAccessBytes)
+    return kNoPieces;
   if (std::string refusal = ragged_refusal(fused); !refusal.empty()) return refusal;
   if (product.bias && !is_bias_vector(at, *product.bias)) return "a bias that is no vector over n";
   if (product.residual && !is_rows(at, *product.residual)) return "a residual that is no rows";
@@ -286,6 +452,24 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
   return {};
 }
 
+}  // namespace
+
+std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
+  if (fused.product.residual_first) return "a residual before the activation";
+  if (!rows_of_pieces(at, fused.product.a)) return kNoPieces;
+  return common_refusal(at, fused);
+}
+
+std::string wgmma_window_refusal(const OfferContext& at, const WindowProduct& given) {
+  const Product& product = given.fused.product;
+  if (has_free_sizes(given.window)) return "image sizes that the run gives";
+  if (std::string refusal = window_refusal(numbers_of(given.window)); !refusal.empty())
+    return refusal;
+  if (has_ragged_rows(product)) return "filters that are no whole 16-byte pieces";
+  if (given.channels % kPieceElements != 0 || !rows_of_pieces(at, product.a)) return kNoPieces;
+  return common_refusal(at, given.fused);
+}
+
 double wgmma_microseconds(const DeviceModel& device, const TiledSize& size) {
   return choose(device, {&size, 1}).microseconds;
 }
@@ -296,37 +480,18 @@ double wgmma_time(const OfferContext& at, const FusedProduct& fused) {
   });
 }
 
+double wgmma_window_time(const OfferContext& at, const WindowProduct& product) {
+  return mean_over_sizes(tiled_sizes(product), [&at](const TiledSize& size) {
+    return wgmma_microseconds(at.device(), size);
+  });
+}
+
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(fused);
-  const TiledSize size = sizes.front();
   const WgmmaTile tile = choose(ctx.device(), sizes).tile;
-  const Dim pairs = pair_count(product.m, product.n, tile);
-  const Dim groups = 2 * min(pairs, pairs_of(ctx.target().device));
-  const bool activated = !product.activation.none();
-  const bool copies_residual = residual_copied(ctx, product);
-  const SharedPlan shared = shared_plan(fused, tile, copies_residual);
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
-  dispatch.workgroup({kThreads, 1, 1})
-      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
-      .define("RLX_Y", std::string(name_of(product.y.dtype())))
-      .size("RLX_M", product.m)
-      .define("RLX_N", product.n)
-      .define("RLX_K", product.k)
-      .define("RLX_A_PITCH", product.a.line)
-      .define("RLX_B_PITCH", product.b.line)
-      .define("RLX_TILE_N", tile.columns)
-      .define("RLX_STAGES", int64_t{shared.stages})
-      .define("RLX_BUFFERS", int64_t{shared.buffers})
-      .define("RLX_RESIDUAL_COPIED", copies_residual ? 1 : 0)
-      .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
-      .define("RLX_GATED", size.gated ? 1 : 0)
-      .define("RLX_RASTER", 8)
-      .define("RLX_RAGGED", has_ragged_rows(product) ? 1 : 0)
-      .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
-      .define("RLX_ACTIVATION", activated ? 1 : 0)
-      .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
-      .define("RLX_SHORT_MATH", is_half(product.y.dtype()) ? 1 : 0)
+  dispatch.define("RLX_A_PITCH", product.a.line)
       .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
       .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
       .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
@@ -336,21 +501,29 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
         .map(&MatmulWgmmaParams::b2,
              rows_map(*fused.second, product.n, product.k, tile.columns / 2));
   }
-  if (activated)
-    dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
-  dispatch.write(&MatmulWgmmaParams::y, product.y, kWidestAccessBytes);
-  if (is_half(product.y.dtype()) && !has_ragged_rows(product))
-    dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
-  bind_added(dispatch, fused, copies_residual);
-  dispatch.grid(groups)
-      .work(all_bytes(fused), flops_of(product) * (size.gated ? 2 : 1))
-      .estimate([size, tile](const DeviceModel& device) {
-        return wgmma_tile_microseconds(device, size, tile);
-      })
-      .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
-              std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
-              std::to_string(pairs.bound()) + " pairs, " +
-              (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
+  finish(dispatch, ctx, fused, sizes.front(), tile);
+  return true;
+}
+
+bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
+  const Product& product = given.fused.product;
+  const std::vector<TiledSize> sizes = tiled_sizes(given);
+  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
+  dispatch.define("RLX_WINDOW", 1)
+      .define("RLX_CHANNELS", given.channels)
+      .define("RLX_TAPS", given.window.taps());
+  define_window(dispatch, given.window);
+  const int64_t pitch = product.a.line;
+  const int64_t width = given.window.in[2];
+  dispatch.define("RLX_X_N", given.window.in[1] * width * pitch)
+      .define("RLX_X_H", width * pitch)
+      .define("RLX_X_W", pitch)
+      .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
+      .map(&MatmulWgmmaParams::a, pixels_map(given))
+      .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
+      .map(&MatmulWgmmaParams::b, taps_map(given, tile.columns / 2));
+  finish(dispatch, ctx, given.fused, sizes.front(), tile);
   return true;
 }
 

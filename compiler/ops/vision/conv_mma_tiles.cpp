@@ -83,7 +83,10 @@ constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
 constexpr double kUnfilled = 0.09;
 // What warpgroups leave out shows where fewer products are added (lib/split_f32.cuh).
 constexpr int64_t kLeastPartsDepth = 192;
-constexpr double kOverhang = 0.1;     // of a wave: these tiles start where others end
+// Of a wave: these tiles start where others end. Of few waves one more takes its time, whoever
+// starts.
+constexpr double kOverhang = 0.1;
+constexpr double kManyWaves = 8;
 constexpr int64_t kSharedStages = 4;  // of rings that leave room for other workgroups
 
 int64_t shared_bytes(const ConvTile& tile, int64_t stages) {
@@ -136,10 +139,10 @@ double estimate(const ConvProduct& product, const TileCost& cost, const ConvTili
 double estimate(const ConvProduct& product, const GroupCost& cost, const ConvTiling& tiling,
                 int64_t steps, const DeviceModel& device) {
   const bool clusters = product.in_parts && tiling.split > 2;
+  const double waves = static_cast<double>(tiling.groups) /
+                       (device.multiprocessors * (clusters ? 1 - kUnfilled : 1));
   const double tiles =
-      std::max(1.0, std::ceil(static_cast<double>(tiling.groups) /
-                                  (device.multiprocessors * (clusters ? 1 - kUnfilled : 1)) -
-                              (clusters ? 0 : kOverhang)));
+      std::max(1.0, std::ceil(waves - (clusters || waves < kManyWaves ? 0 : kOverhang)));
   const double tail = (product.has_residual ? cost.residual_tail : cost.tail) * device.conv.tiles;
   const double products =
       static_cast<double>(steps) * std::max(cost.alone, tiles * cost.busy) * device.conv.tiles;

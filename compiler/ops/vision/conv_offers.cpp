@@ -9,6 +9,7 @@
 #include "compiler/ops/vision/conv_coop.h"
 #include "compiler/ops/vision/conv_lanes.h"
 #include "compiler/ops/vision/conv_mma.h"
+#include "compiler/ops/vision/conv_wgmma.h"
 
 namespace rlx {
 namespace {
@@ -31,6 +32,18 @@ constexpr std::array kConvOffers = {
                .refusal = conv_ring_refusal,
                .microseconds = conv_ring_time,
                .emit = emit_conv_ring,
+               .takes_free_sizes = true},
+              {.y_channels_last = true,
+               .adds_residual = true,
+               .x_channels_last = true,
+               .filters = FilterOrder::ChannelsLast,
+               .place_refusal = conv_mma_place_refusal}},
+    ConvOffer{{.kernel = KernelId::matmul_wgmma,
+               .form = "window",
+               .rank = 0,
+               .refusal = conv_wgmma_refusal,
+               .microseconds = conv_wgmma_time,
+               .emit = emit_conv_wgmma,
                .takes_free_sizes = true},
               {.y_channels_last = true,
                .adds_residual = true,

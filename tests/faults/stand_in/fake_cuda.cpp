@@ -249,6 +249,15 @@ CUresult FakeCuda::cuTensorMapEncodeTiled(CUtensorMap* map, int, uint32_t rank, 
   return fake_objects().holds(address, 1) ? CUDA_SUCCESS : kInvalidHandle;
 }
 
+CUresult FakeCuda::cuTensorMapEncodeIm2col(CUtensorMap* map, int, uint32_t rank, void* address,
+                                           const uint64_t*, const uint64_t*, const int*, const int*,
+                                           uint32_t, uint32_t, const uint32_t*, int, int, int,
+                                           int) {
+  *map = {};
+  map->opaque[0] = rank;
+  return fake_objects().holds(address, 1) ? CUDA_SUCCESS : kInvalidHandle;
+}
+
 CUresult FakeCuda::cuStreamCreate(CUstream* stream, unsigned) {
   if (needs_context()) return kInvalidContext;
   auto* made = new FakeStream;
