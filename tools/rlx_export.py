@@ -326,7 +326,7 @@ class Converter:
         is_number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
         if is_number or any(word in target for word in IGNORED):
             return
-        handler = handler_of(node)
+        handler = handler_of(node) or (constant if is_constant(node) else None)
         source = source_of(node)
         if handler is None:
             self.faults.append((target, "it has no counterpart", node.name, source))
@@ -403,6 +403,8 @@ class Converter:
 
     def check_assertion(self, value):
         """What torch.export could not prove of dynamic dims, tried over their ranges."""
+        if value is None:
+            return  # of a node that is refused
         condition = expression(value)
         rows = [(symbol, self.graph.symbols.get(symbol)) for symbol in sorted(condition.free_symbols, key=str)]
         if any(row is None for _, row in rows):
@@ -439,7 +441,7 @@ class Converter:
             arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value)
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)
-        if "dtype" in arguments and "dtype" not in accepted(handler_of(node)):
+        if "dtype" in arguments and "dtype" not in accepted(handler_of(node) or constant):
             arguments.pop("dtype")
         return arguments
 
@@ -507,6 +509,17 @@ def is_check(node):
 
 def handler_of(node):
     return HANDLERS.get(node.target) or HANDLERS.get(str(node.target))
+
+
+def is_constant(node):
+    """Whether a tensor follows from numbers alone, and not from chance: windows of signals, indices of triangles."""
+    return (isinstance(node.meta.get("val"), torch.Tensor) and not node.all_input_nodes
+            and torch.Tag.nondeterministic_seeded not in node.target.tags)
+
+
+def constant(s, **_):
+    on_host = {"device": "cpu"} if "device" in s.node.kwargs else {}
+    return s.graph.weight(s.graph.constants, s.node.name, s.node.target(*s.node.args, **{**s.node.kwargs, **on_host}))
 
 
 def accepted(handler):

@@ -254,13 +254,6 @@ def nonzero_static(s, x, size, fill_value):
 
 # ---- constant indices
 
-@aten("tril_indices.default", "triu_indices.default")
-def triangle_indices(s, row, col, offset, **_):
-    make = torch.tril_indices if "tril" in str(s.node.target) else torch.triu_indices
-    values = make(row, col, offset, dtype=s.out.dtype)
-    return s.graph.weight(s.graph.constants, s.node.name, values)
-
-
 @aten("as_strided.default")
 def as_strided(s, x, size, stride, storage_offset):
     """The elements by their places in memory, as far as these are known when the model is exported."""

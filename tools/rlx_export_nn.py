@@ -69,12 +69,24 @@ def per_channel(s, input, weight, bias):
     return [s.graph.splat(value, input.dtype, shape) if x is None else x for x, value in ((weight, 1.0), (bias, 0.0))]
 
 
+def of_the_batch(s, input, weight, bias, eps):
+    """Batch norm by the statistics of what is given: each channel's elements as those of one instance."""
+    perm = [1, 0, *range(2, input.rank)]
+    turned = s.permute(input, perm)
+    lines = s.reshape(turned, [1, turned.shape[0], math.prod(turned.shape[1:])])
+    y = s.emit("instance_norm", [lines, weight, bias], shape=lines.shape, eps=float(eps))
+    return s.permute(s.reshape(y, turned.shape), perm)
+
+
 @aten("batch_norm.default", "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.default",
       "_native_batch_norm_legit.no_stats", "native_batch_norm.default")
 def batch_norm(s, input, weight, bias, eps, running_mean=None, running_var=None, training=False, **_):
-    if training or running_mean is None:
-        raise Unsupported("batch norm with the batch's statistics: call eval() on the model, and track running statistics")
-    y = s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
+    if training and running_mean is not None:
+        raise Unsupported("batch norm that changes its running statistics: call eval() on the model")
+    if running_mean is None:
+        y = of_the_batch(s, input, weight, bias, eps)
+    else:
+        y = s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
     return y if str(s.node.target) == "aten.batch_norm.default" else [y]
 
 
@@ -100,8 +112,6 @@ def recurrent(s, op, input, states, params, has_biases, num_layers, dropout, tra
         raise Unsupported("dropout between recurrent layers: call eval() on the model")
     blocks = num_layers * (2 if bidirectional else 1)
     parts = 4 if has_biases else 2
-    if len(params) != parts * blocks:
-        raise Unsupported("a recurrent network with projections (proj_size)")
     groups = [packed(s, params[i::parts]) for i in range(parts)]
     if has_biases and op != "gru":
         groups[2:] = [s.emit("add", groups[2:], dtype=groups[2].dtype, shape=groups[2].shape)]
@@ -115,9 +125,78 @@ def recurrent(s, op, input, states, params, has_biases, num_layers, dropout, tra
     return [y, *(s.cast(x, input.dtype) for x in last)]
 
 
+def is_zeros(node):
+    """Whether an exported node makes a tensor of zeros, as nn.LSTM does where no states are given."""
+    return getattr(node, "op", None) == "call_function" and (
+        node.target == torch.ops.aten.zeros.default or
+        node.target == torch.ops.aten.full.default and node.args[1] == 0)
+
+
+def joined(s, tensors, axis):
+    shape = list(tensors[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in tensors)
+    return s.emit("concat", tensors, dtype=tensors[0].dtype, shape=shape, axis=axis)
+
+
+def with_first_rows(s, x, rows, time, at_end):
+    """x [.., I] beside `rows` [B, P] at its first step, or its last, and zeros at the others: [.., I + P]."""
+    steps = known(x.shape[time])
+    if steps is None:
+        raise Unsupported("a recurrent network with projections (proj_size), a given initial state and a dynamic number of steps; "
+                          "fix the number, or leave the state out")
+    one = s.reshape(rows, [rows.shape[0], 1, rows.shape[1]] if time == 1 else [1, *rows.shape])
+    others = [steps - 1, 0] if at_end else [0, steps - 1]
+    shape = list(one.shape)
+    shape[time] = steps
+    return joined(s, [x, s.emit("pad", [one], dtype=x.dtype, shape=shape, pads=others, axes=[time])], 2)
+
+
+def projected(s, x, weights, hidden, cell, time, reverse, hidden_is_zero):
+    """One layer in one direction whose output is w_hr o tanh(c): an LSTM of the unprojected states h, whose w_hh is w_hh w_hr, and
+    the product of its rows with w_hr. The initial hidden state, which is projected already, enters beside the first step's x."""
+    w_ih, w_hh, *biases, w_hr = weights
+    size, rows = known(w_hr.shape[1]), w_hh.shape[0]
+    w_rows = s.emit("matmul", [w_hh, w_hr], dtype=x.dtype, shape=[rows, size])
+    if not hidden_is_zero:
+        x = with_first_rows(s, x, hidden, time, reverse)
+        w_ih = joined(s, [w_ih, w_hh], 1)
+    real = torch.float64 if x.dtype == torch.float64 else torch.float32
+    bias = s.emit("add", biases, dtype=x.dtype, shape=biases[0].shape) if biases else None
+    batch = hidden.shape[0]
+    start = s.reshape(s.cast(cell, real), [1, batch, size])
+    wide = [*x.shape[:-1], size]
+    y, _, last = s.emit_many("lstm", [x, w_ih, w_rows, bias, None, start],
+                             [(x.dtype, wide)] + [(real, [1, batch, size])] * 2, hidden_size=size, num_layers=1,
+                             direction="reverse" if reverse else "forward", layout="bsi" if time == 1 else "sbi")
+    y = s.emit("matmul", [y, w_hr], dtype=x.dtype, shape=[*x.shape[:-1], w_hr.shape[0]], trans_b=True)
+    first = s.narrow(y, time, 0 if reverse else x.shape[time] - 1, 1)
+    return y, s.reshape(first, [1, batch, w_hr.shape[0]]), s.cast(last, x.dtype)
+
+
+def projected_lstm(s, input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first):
+    if train and dropout > 0:
+        raise Unsupported("dropout between recurrent layers: call eval() on the model")
+    parts, time = 5 if has_biases else 3, 1 if batch_first else 0
+    zero = is_zeros(s.node.args[1][0])
+    x, hidden, cell = input, [], []
+    for layer in range(num_layers):
+        results = []
+        for direction in range(2 if bidirectional else 1):
+            block = layer * (2 if bidirectional else 1) + direction
+            h, c = (s.reshape(s.narrow(state, 0, block, 1), list(state.shape[1:])) for state in hx)
+            y, h, c = projected(s, x, params[parts * block:parts * (block + 1)], h, c, time, direction == 1, zero)
+            results.append(y)
+            hidden.append(h)
+            cell.append(c)
+        x = results[0] if len(results) == 1 else joined(s, results, 2)
+    return [x, *(states[0] if len(states) == 1 else joined(s, states, 0) for states in (hidden, cell))]
+
+
 @aten("lstm.input")
-def lstm(s, input, hx, **arguments):
-    return recurrent(s, "lstm", input, hx, **arguments)
+def lstm(s, input, hx, params, **arguments):
+    if hx[0].shape[-1] != hx[1].shape[-1]:
+        return projected_lstm(s, input, hx, params, **arguments)
+    return recurrent(s, "lstm", input, hx, params, **arguments)
 
 
 @aten("gru.input")
@@ -293,15 +372,3 @@ def upsample_smooth(s, output_size, align_corners, x=None, input=None, **scales)
     return resize(s, input if x is None else x, None if align_corners else given_scales(scales),
                   mode="cubic" if "cubic" in name else "linear", coord="align_corners" if align_corners else "half_pixel",
                   cubic_a=(-0.5 if is_wide else -0.75) if "cubic" in name else None, antialias=is_wide or None)
-
-
-GRID_MODES = ("linear", "nearest", "cubic")
-GRID_PADDINGS = ("zeros", "border", "reflection")
-
-
-@aten("grid_sampler.default", "grid_sampler_2d.default")
-def grid_sample(s, input, grid, interpolation_mode, padding_mode, align_corners):
-    if input.rank != 4:
-        raise Unsupported("grid_sample of volumes")
-    return s.emit("grid_sample", [input, grid], mode=GRID_MODES[interpolation_mode], padding_mode=GRID_PADDINGS[padding_mode],
-                  align_corners=align_corners)

@@ -129,10 +129,10 @@ struct PixelWindow {
 struct TensorMap {
   uint32_t position = 0;  // of the pointer
   DType dtype{};
-  std::vector<uint64_t> dims;     // elements, innermost first
-  std::vector<uint64_t> strides;  // bytes, of dims 1 and up
-  std::vector<uint32_t> box;      // elements per dim that one copy moves
-  uint32_t swizzle_bytes = 0;     // in shared memory: 0, 32, 64 or 128
+  std::vector<uint64_t> dims;              // elements, innermost first
+  std::vector<uint64_t> strides;           // bytes, of dims 1 and up
+  std::vector<uint32_t> box;               // elements per dim that one copy moves
+  uint32_t swizzle_bytes = 0;              // in shared memory: 0, 32, 64 or 128
   std::optional<PixelWindow> window = {};  // with it dims are [C, W, H, N], box [channels, pixels]
   auto operator<=>(const TensorMap&) const = default;
 };

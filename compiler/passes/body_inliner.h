@@ -69,11 +69,23 @@ class BodyInliner {
     if (!outputs) return false;
     for (const auto& [state, value] : writes)
       emit("state_write", {state_value(state), value}, node.name);
-    for (size_t i = 0; i < outputs->size(); ++i) {
-      graph_.replace_uses(node.outputs[i], (*outputs)[i]);
-    }
+    for (size_t i = 0; i < outputs->size(); ++i) hand_over(node, i, (*outputs)[i]);
     graph_.remove_node(id);
     return true;
+  }
+
+  // Who read an output of the node reads `value`; an output of the entry keeps its name.
+  void hand_over(const Node& node, size_t output, ValueId value) {
+    const ValueId old = node.outputs[output];
+    if (!graph_.is_output(old)) return graph_.replace_uses(old, value);
+    add({.name = graph_.fresh_name(node.name + ".output"),
+         .op = "identity",
+         .inputs = {value},
+         .outputs = {old},
+         .attributes = {},
+         .region = {},
+         .place = root_->place,
+         .source = root_->source});
   }
 
   // ---- what is known, and small nodes ----

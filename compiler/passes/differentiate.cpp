@@ -201,6 +201,9 @@ std::optional<std::vector<std::optional<ValueId>>> differentiate(Module& module,
                                                                  ValueId loss,
                                                                  std::span<const ValueId> wanted,
                                                                  Diagnostics& diagnostics) {
+  RLX_CHECK(
+      std::ranges::all_of(graph.order(), [&](NodeId id) { return graph.node(id).bodies.empty(); }),
+      "a graph with bodies is differentiated");
   if (!check_loss(graph, loss, diagnostics)) return std::nullopt;
   if (!simplify(module, graph, loss, wanted, diagnostics)) return std::nullopt;
   const Path path(graph, loss, wanted);

@@ -4,6 +4,11 @@
 
 namespace rlx {
 
+bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics) {
+  BodyInliner(module, graph, ControlFlow::Unrolled, diagnostics).run();
+  return !diagnostics.has_errors();
+}
+
 size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
   size_t changed = 0;
   for (Graph& graph : module.entries)

@@ -64,6 +64,8 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
 // computed both ways, loops unrolled. Refuses what would stand for too many nodes. What
 // stays (options.control) becomes a loop as ops/control/region_form.h says.
 size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// In one entry, none of whose bodies stays; false where anything was reported.
+bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics);
 // Gives ops that draw random numbers the session's seed and step, two states of the module, where
 // the model has none of its own.
 size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diagnostics);

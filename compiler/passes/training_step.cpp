@@ -12,6 +12,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/differentiate.h"
+#include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -35,6 +36,16 @@ std::optional<ValueId> find_loss(const Graph& graph, const std::string& name) {
   const std::optional<ValueId> found = find_value(graph, name);
   if (found && graph.value(*found).origin == ValueOrigin::Node) return found;
   return std::nullopt;
+}
+
+// Puts the bodies of an entry in place of their nodes: what they read and train is then the entry's
+// own. Its outputs and the loss stay values of their names. False where anything was reported.
+bool inline_around(Module& module, Graph& graph, ValueId loss, Diagnostics& diagnostics) {
+  const std::vector<ValueId> outputs = graph.outputs();
+  graph.add_output(loss);
+  const bool good = inline_bodies_of(module, graph, diagnostics);
+  graph.set_outputs(outputs);
+  return good;
 }
 
 bool report_no_loss(const Module& module, const std::string& loss, Diagnostics& diagnostics) {
@@ -216,6 +227,7 @@ class StepMaker {
   bool make(Graph& graph, bool updates) {
     const std::optional<ValueId> loss = find_loss(graph, options_.loss);
     RLX_CHECK(loss.has_value(), "an entry without its loss");
+    if (!inline_around(module_, graph, *loss, diagnostics_)) return false;
     carry_statistics(graph, updates);
     graph.set_outputs({*loss});
     const auto gradients = gradients_of(module_, graph, *loss, options_, diagnostics_);
@@ -480,6 +492,7 @@ bool add_gradients(Module& module, const TrainingOptions& options, Diagnostics& 
     if (!loss) continue;
     any = true;
     if (!check_wanted(module, graph, options, diagnostics)) return false;
+    if (!inline_around(module, graph, *loss, diagnostics)) return false;
     const auto gradients = gradients_of(module, graph, *loss, options, diagnostics);
     if (!gradients) return false;
     for (size_t k = 0; k < gradients->values.size(); ++k)
@@ -509,7 +522,9 @@ bool make_training_step(Module& module, const TrainingOptions& options, Diagnost
   }
   for (size_t i = 0; i < module.entries.size(); ++i) {
     const std::string& name = module.entries[i].name;
-    if (name != "train" && name != "accumulate") stop_training(module.entries[i]);
+    if (name == "train" || name == "accumulate") continue;
+    if (!inline_bodies_of(module, module.entries[i], diagnostics)) return false;
+    stop_training(module.entries[i]);
   }
   maker.read_statistics();
   maker.read_states();

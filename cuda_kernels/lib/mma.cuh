@@ -114,6 +114,17 @@ RLX_FN void rlx_mma_bf16(float (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+// Whole numbers of 8 bits, 32 deep: b signed, a without sign or with it. As exact as d's 32 bits.
+RLX_FN void rlx_mma_u8s8(int (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+RLX_FN void rlx_mma_s8s8(int (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 // f32 bits whose low 13 bits the hardware ignores.
 RLX_FN void rlx_mma_tf32(float (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes encoder.json, a 6-layer BERT-style encoder (MiniLM shape) with seeded weights, its inputs, and checks results.
 
-    python3 make_encoder.py write [--layers 6] [--batch 1] [--sequence 128]   # encoder.json, ids.npy
+    python3 make_encoder.py [--layers 6] write [--batch 1] [--sequence 128]   # encoder.json, ids.npy
     python3 make_encoder.py check outputs/hidden.npy                          # against NumPy float64
 
 Weights are seeded-random records: the device fills them by Philox4x32-10, and this script reproduces the generator, so that

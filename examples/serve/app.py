@@ -337,8 +337,9 @@ def scaled(deployment, options):
     if least == most:
         return deployment.options(num_replicas=least, ray_actor_options=actor)
     target = max(1, deployment.max_ongoing_requests // 4)
+    up, down = options.scale_seconds
     return deployment.options(ray_actor_options=actor, autoscaling_config={
-        "min_replicas": least, "max_replicas": most, "target_ongoing_requests": target})
+        "min_replicas": least, "max_replicas": most, "target_ongoing_requests": target, "upscale_delay_s": up, "downscale_delay_s": down})
 
 
 def build(options):
@@ -361,6 +362,14 @@ def replicas(text):
     return pair
 
 
+def seconds(text):
+    up, _, down = text.partition(":")
+    pair = (float(up), float(down))
+    if min(pair) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UP:DOWN")
+    return pair
+
+
 def parser():
     options = argparse.ArgumentParser(description="Plans as a service, by Ray Serve")
     options.add_argument("--digits", help="plan of examples/mnist, with the batch free; or, for a comparison, a model for onnxruntime")
@@ -369,6 +378,8 @@ def parser():
     options.add_argument("--chat", help="plan of a language model")
     options.add_argument("--device", default="vulkan", help="as of rlx.Session; on CUDA each replica has its share of a GPU")
     options.add_argument("--replicas", type=replicas, default=(1, 1), help="N, or LEAST:MOST for as many as the load wants")
+    options.add_argument("--scale-seconds", type=seconds, default=(30, 600), metavar="UP:DOWN",
+                         help="how long there must be too much or too little load before replicas come or go")
     options.add_argument("--gpu-share", type=float, default=1.0, help="0.5: two replicas on each GPU")
     options.add_argument("--cpu-share", type=float, default=0.1, help="cores that a replica reserves")
     options.add_argument("--port", type=int, default=8000)

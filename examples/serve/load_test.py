@@ -3,6 +3,8 @@
 
     python load_test.py MODEL EXPECTED.npy [--count 10000] [--clients 32] [--replicas 2] [--device vulkan] [--no-kill]
 
+With --replicas LEAST:MOST it watches how many run, and waits after the load until the least are left.
+
 MODEL is a plan of examples/mnist with the batch free, or that model for onnxruntime (.onnx). EXPECTED: the digits of
 examples/mnist/images.npy. Prints p50 and p99, requests a second, and what was lost or wrong; exit code 1 where anything was. Ends after
 --seconds in any case: what has no answer by then is lost.
@@ -13,6 +15,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 try:
@@ -30,6 +33,32 @@ def kill_a_replica():
     process = app.serve.get_deployment_handle("digits", "rlx").process.remote().result()
     os.kill(process, signal.SIGKILL)
     return process
+
+
+class Watch:
+    """How many replicas of `digits` run, as it changes: [(seconds, replicas), ...]."""
+
+    def __init__(self):
+        self.begin, self.changes, self.ended = time.monotonic(), [], threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended.wait(0.25):
+            states = app.serve.status().applications["rlx"].deployments["digits"].replica_states
+            running = states.get("RUNNING", 0)
+            if not self.changes or self.changes[-1][1] != running:
+                self.changes.append((time.monotonic() - self.begin, running))
+
+    def wait_for(self, replicas, limit):
+        end = time.monotonic() + limit
+        while (not self.changes or self.changes[-1][1] != replicas) and time.monotonic() < end:
+            time.sleep(0.25)
+
+    def stop(self):
+        self.ended.set()
+        self.thread.join()
+        return ", ".join(f"{replicas} at {seconds:.0f} s" for seconds, replicas in self.changes)
 
 
 async def send(options, images, expected):
@@ -72,20 +101,27 @@ def main():
     options.add_argument("--seconds", type=float, default=1800)
     options.add_argument("--no-kill", action="store_true")
     options.add_argument("--replicas", default="2")
+    options.add_argument("--scale-seconds", default="30:600")
     options.add_argument("--device", default="vulkan")
     options.add_argument("--port", default="8123")
     options.add_argument("--metrics-port", default="8124")
     options = options.parse_args()
     application = app.parser().parse_args(["--digits", options.model, "--device", options.device, "--replicas", options.replicas,
-                                           "--port", options.port, "--metrics-port", options.metrics_port])
+                                           "--scale-seconds", options.scale_seconds, "--port", options.port,
+                                           "--metrics-port", options.metrics_port])
     app.start(application)
     images, expected = np.load(IMAGES), np.load(options.expected).reshape(-1)
+    least, most = application.replicas
+    watch = Watch() if least < most else None
     times, wrong, lost, killed, seconds = asyncio.run(send(options, images, expected))
     p50, p99 = np.percentile(times, [50, 99]) * 1e3
     engine = "onnxruntime" if options.model.endswith(".onnx") else f"rlx on {options.device}"
     print(f"{engine}: {len(times)} requests by {options.clients} clients to {options.replicas} replicas in {seconds:.1f} s, "
           f"{len(times) / seconds:.0f} a second; p50 {p50:.1f} ms, p99 {p99:.1f} ms; "
           f"{len(killed)} replica killed, {len(lost)} lost, {len(wrong)} wrong")
+    if watch:
+        watch.wait_for(least, 2 * application.scale_seconds[1] + 60)
+        print(f"replicas: {watch.stop()}; the load ended at {seconds:.0f} s")
     app.serve.shutdown()
     app.ray.shutdown()
     sys.exit(1 if lost or wrong or len(times) != options.count else 0)

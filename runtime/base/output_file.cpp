@@ -239,7 +239,7 @@ Status OutputFile::open_partial() {
       partial_name_ = name;
       if (!replaces_ || use_ == OutputUse::Cache) return {};
       // Who may not give files away keeps the new one, as editors do.
-      static_cast<void>(::fchown(file_.get(), owner_, group_));
+      static_cast<void>(!::fchown(file_.get(), owner_, group_));  // glibc wants it looked at
       return ::fchmod(file_.get(), mode_) == 0 ? Status{} : fault(errno);
     }
     if (errno != EEXIST) return fault(folder_path_ + name + ": " + system_reason(errno));

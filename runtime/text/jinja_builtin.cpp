@@ -194,6 +194,7 @@ bool is_in(const Values& values, const Value& item, const Value& container) {
     }
     case Kind::Text:
       if (item.is(Kind::Text)) {
+        values.step_search(container.text().bytes(), item.text().bytes());
         return container.text().bytes().find(item.text().bytes()) != std::string_view::npos;
       }
       [[fallthrough]];

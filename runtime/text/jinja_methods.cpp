@@ -41,6 +41,7 @@ Value title_text(const Call& call) {
 }
 
 Value stripped(const Call& call, Sides sides) {
+  call.values().step_search(self(call).bytes(), call.bytes(0).value_or(""));
   return call.values().text(strip(self(call), call.bytes(0), sides));
 }
 Value strip_both(const Call& call) {
@@ -116,6 +117,7 @@ Value split(const Call& call) {
   const Values& values = call.values();
   if (!call.bytes(0)) return values.list(words(call));
   const std::string_view at = separator(call, "");
+  values.step_search(text.bytes(), at);
   std::vector<Value> out;
   size_t begin = 0;
   for (uint64_t most = most_splits(call); most > 0; --most) {
@@ -136,6 +138,7 @@ Value rsplit(const Call& call) {
   }
   if (!call.bytes(0)) return values.list(words(call));
   const std::string_view at = separator(call, "");
+  values.step_search(text.bytes(), at);
   std::vector<Value> out;
   size_t end = text.size();
   for (uint64_t most = most_splits(call); most > 0; --most) {
@@ -176,16 +179,23 @@ int64_t characters_before(const Call& call, size_t found) {
   return static_cast<int64_t>(count_characters(self(call).bytes().substr(0, found)));
 }
 
+// The text that is looked for.
+std::string_view searched(const Call& call) {
+  const std::string_view wanted = call.text(0).bytes();
+  call.values().step_search(self(call).bytes(), wanted);
+  return wanted;
+}
+
 Value find_text(const Call& call) {
-  return characters_before(call, self(call).bytes().find(call.text(0).bytes()));
+  return characters_before(call, self(call).bytes().find(searched(call)));
 }
 
 Value rfind(const Call& call) {
-  return characters_before(call, self(call).bytes().rfind(call.text(0).bytes()));
+  return characters_before(call, self(call).bytes().rfind(searched(call)));
 }
 
 Value count_text(const Call& call) {
-  const std::string_view wanted = call.text(0).bytes();
+  const std::string_view wanted = searched(call);
   const std::string_view text = self(call).bytes();
   if (wanted.empty()) return static_cast<int64_t>(count_characters(text)) + 1;
   int64_t out = 0;

@@ -80,6 +80,7 @@ MarkedText joined(const Values& values, const std::vector<Value>& items,
 MarkedText replaced(const Values& values, const MarkedText& text, std::string_view old,
                     const MarkedText& by, std::optional<int64_t> most) {
   const std::string_view bytes = text.bytes();
+  values.step_search(bytes, old);
   const auto limit = most && *most >= 0 ? static_cast<uint64_t>(*most) : UINT64_MAX;
   TextBuilder out(values.budget());
   size_t copied = 0;

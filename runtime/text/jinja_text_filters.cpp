@@ -29,7 +29,9 @@ Value lower(const Call& call) {
 }
 
 Value trim(const Call& call) {
-  return call.values().text(strip(subject_text(call), call.bytes(0)));
+  const MarkedText text = subject_text(call);
+  call.values().step_search(text.bytes(), call.bytes(0).value_or(""));
+  return call.values().text(strip(text, call.bytes(0)));
 }
 
 // First characters large, the others small; `is_start` says of a character whether the next one

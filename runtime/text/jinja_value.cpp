@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kBytesPerStep = 256;
 constexpr uint64_t kBytesOfACall = 32;  // whose time it takes to make none
+constexpr uint64_t kBytesOfARow = 64;  // compared at once: as many rows of them as bytes are a step
 
 constexpr uint64_t kPartsPerStep = 16;  // of what is only copied or compared
 constexpr uint64_t kMostWeight = uint64_t{1} << 40;
@@ -312,6 +313,10 @@ const Value* Values::find(const Dict& dict, std::string_view key) const {
         return member.key.is(Kind::Text) && member.key.text().bytes() == key;
       });
   return found == dict.members.end() ? nullptr : &found->value;
+}
+
+void Values::step_search(std::string_view text, std::string_view wanted) const {
+  step(text.size() / kBytesOfARow * (wanted.size() / kBytesOfARow));
 }
 
 MarkedText Values::str(const Value& value) const {

@@ -258,6 +258,8 @@ class Values {
   void step(uint64_t count) const {
     if (budget_ != nullptr) budget_->step(count);
   }
+  // Before one text is looked for all through another, which may take the product of their sizes.
+  void step_search(std::string_view text, std::string_view wanted) const;
   [[nodiscard]] Budget* budget() const { return budget_; }
 
  private:

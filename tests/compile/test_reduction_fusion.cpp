@@ -72,6 +72,28 @@ TEST_CASE("operands of a fused chain may be strided views") {
               reduction("reduce_max", R"({"axes": [0]})"));
 }
 
+// Images channels last, as convolutions leave them: counted as the largest operand stands.
+TEST_CASE("a chain over turned axes is reduced over any of them in one kernel") {
+  for (const char* channels : {"8", "7"}) {
+    const std::string c = channels;
+    const std::string chain = R"({"rlx_graph": 1,
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [3, 5, 6, )" +
+                              c + R"(]},
+               {"name": "z", "dtype": "f16", "shape": [3, )" +
+                              c + R"(, 5, 6]},
+               {"name": "g", "dtype": "f32", "shape": [)" +
+                              c + R"(, 1, 1]}],
+    "nodes": [{"op": "transpose", "inputs": ["x"], "outputs": ["t"], "attributes": {"perm": [0, 3, 1, 2]}},
+              {"op": "cast", "inputs": ["z"], "outputs": ["f"], "attributes": {"to": "f32"}},
+              {"op": "mul", "inputs": ["t", "g"], "outputs": ["s"]},
+              {"op": "add", "inputs": ["s", "f"], "outputs": ["c"]}, )";
+    for (const char* axes : {"[0, 2, 3]", "[2, 3]", "[1]", "[1, 3]", "[0]", "[0, 1, 2, 3]"}) {
+      check_fused(chain + reduction("reduce_sum", std::string("{\"axes\": ") + axes + "}"));
+    }
+    check_fused(chain + reduction("variance", R"({"axes": [0, 2, 3]})"), 2);
+  }
+}
+
 TEST_CASE("chains of other dtypes: comparisons, casts, narrow integers and halves") {
   check_fused(R"({"rlx_graph": 1,
     "inputs": [{"name": "a", "dtype": "f32", "shape": [8, 9]}, {"name": "b", "dtype": "f32", "shape": [9]}],

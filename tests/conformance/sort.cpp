@@ -58,6 +58,27 @@ void add_topk(std::vector<Case>& cases) {
   cases.push_back(ordered("T99 one tile", "topk", tensor(DType::f32, {7, 2048}), R"({"k": 40})"));
   cases.push_back(ordered("T99 tiles twice", "topk", tensor(DType::f32, {3, 40009}),
                           R"({"k": 200, "index_dtype": "i64"})"));
+  // Found by counting: keys and places of equals, in one step or two.
+  cases.push_back(
+      ordered("T99 selected, k = 1", "topk", tensor(DType::f32, {2, 9000}), R"({"k": 1})"));
+  cases.push_back(ordered("T99 selected among few values", "topk",
+                          tensor(DType::i32, {2, 9000}).range(0, 3), R"({"k": 300})"));
+  cases.push_back(ordered("T99 selected, smallest, edges", "topk",
+                          tensor(DType::f32, {2, 4097}).edges(),
+                          R"({"k": 512, "largest": false})"));
+  cases.push_back(ordered("T99 selected, 64-bit keys", "topk",
+                          tensor(DType::f64, {2, 4500}).edges(),
+                          R"({"k": 65, "index_dtype": "i64"})"));
+  cases.push_back(ordered("T99 selected, 64-bit ties", "topk",
+                          tensor(DType::i64, {1, 5000}).range(0, 2), R"({"k": 100})"));
+  cases.push_back(ordered("T100 selected beside NaN and -inf alone", "topk",
+                          tensor(DType::f16, {3001}).of([] {
+                            std::vector<double> row(3001, -kInfinity);
+                            row[17] = row[3000] = kNan;
+                            row[2999] = kInfinity;
+                            return row;
+                          }()),
+                          R"({"k": 5})"));
   cases.push_back(
       ordered("T99 half a tile", "topk", tensor(DType::f16, {2, 9001}), R"({"k": 1024})"));
   cases.push_back(ordered("T99 merged", "topk", tensor(DType::f32, {2, 20011}),

@@ -43,6 +43,7 @@ constexpr Unused kUnused[] = {
     {KernelId::region, "RLX_CALLS", kCalls},
     {KernelId::matmul_coop, kDepth, kWindow},
     {KernelId::matmul_wgmma, kDepth, kWindow},
+    {KernelId::matmul_wgmma, "RLX_KERNEL_H", "it is given the number of taps"},
     {KernelId::matmul_lanes, kDepth, kWindow},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},

@@ -438,10 +438,14 @@ class Recurrent(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(6, 8, 2, bidirectional=True, batch_first=True)
         self.gru = nn.GRU(16, 5, 2)
+        self.projected = nn.LSTM(16, 8, 2, bidirectional=True, proj_size=3)
+        self.begun = nn.LSTM(6, 8, bidirectional=True, proj_size=5, batch_first=True, bias=False)
 
     def forward(self, x):  # [3, 7, 6]
         y, (hidden, cell) = self.lstm(x)
-        return (y, hidden, cell, *self.gru(y))
+        rows, states = self.projected(y)
+        begun, ends = self.begun(x, (y[:2, :3, :5], y[1:, :3, :8]))
+        return (y, hidden, cell, *self.gru(y), rows, *states, begun, *ends)
 
 
 class PlainCache(nn.Module):
@@ -472,6 +476,7 @@ class Spatial(nn.Module):
         self.conv3d = nn.Conv3d(1, 2, 3, padding=1)
         self.up1d = nn.ConvTranspose1d(6, 4, 4, stride=2, padding=1)
         self.prelu = nn.PReLU(4)
+        self.image = nn.Conv2d(4, 6, 3)
         self.norm = nn.BatchNorm1d(6)
 
     def forward(self, x, grid):  # [2, 4, 9, 8], [2, 5, 6, 2]
@@ -491,7 +496,12 @@ class Spatial(nn.Module):
                 F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
                 F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), align_corners=False),
                 F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), mode="nearest", padding_mode="border",
-                              align_corners=True), F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
+                              align_corners=True),
+                F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), padding_mode="reflection", align_corners=False),
+                F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False),
+                F.layer_norm(x, (9, 8)), F.batch_norm(x, None, None, self.prelu.weight, training=True),
+                F.conv2d(x, F.batch_norm(self.image.weight.reshape(1, 6, -1), None, None, training=True).reshape(6, 4, 3, 3)),
+                x * torch.hann_window(8).to(x.dtype),
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Hostile files: one fuzz target per format of the importer, one for text sections and one for chat templates, and a replay of what
-# they once broke.
+# Hostile files: one fuzz target per format of the importer, one for text sections and one for chat templates, a replay of what
+# they once broke, and mutants of GGUF headers.
 # The replay is built with everything else; the targets need clang and RLX_FUZZERS (preset "fuzz").
 add_library(rlx_fuzz_targets STATIC fuzz/import_targets.cpp)
 target_link_libraries(rlx_fuzz_targets PUBLIC rlx_import rlx_passes rlx_text)
 add_executable(rlx_replay_import fuzz/replay_import.cpp)
 target_link_libraries(rlx_replay_import PRIVATE rlx_fuzz_targets)
 add_test(NAME replay_import COMMAND rlx_replay_import WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+add_executable(rlx_mutate_gguf fuzz/mutate_gguf.cpp)
+target_link_libraries(rlx_mutate_gguf PRIVATE rlx_import)
+add_test(NAME mutate_gguf COMMAND rlx_mutate_gguf)
 if(NOT RLX_FUZZERS)
   return()
 endif()

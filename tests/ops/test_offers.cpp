@@ -331,7 +331,7 @@ TEST_CASE("reductions_searches_and_scans_choose_columns_rows_and_chunks_alike") 
   }
 }
 
-TEST_CASE("sorts_choose_tiles_or_merged_runs") {
+TEST_CASE("sorts_choose_tiles_merged_runs_or_selection") {
   const auto topk = [](int64_t length, int64_t k, std::vector<std::string> without = {}) {
     return OneNode{.op = "topk",
                    .inputs = {f32({4, length})},
@@ -339,7 +339,8 @@ TEST_CASE("sorts_choose_tiles_or_merged_runs") {
                    .without = std::move(without)};
   };
   CHECK(taken_of(lower(topk(500, 400))).kernel == "sort tiles");
-  CHECK(taken_of(lower(topk(100000, 10))).kernel == "sort tiles");
+  CHECK(taken_of(lower(topk(100000, 10))).kernel == "sort selection");
+  CHECK(taken_of(lower(topk(100000, 10, {"sort selection"}))).kernel == "sort tiles");
   CHECK(taken_of(lower(topk(100000, 2000))).kernel == "sort merged runs");
   CHECK(refusal_by(lower(topk(100000, 2000)), "sort tiles") ==
         "more than 1024 wanted of rows that no tile holds");

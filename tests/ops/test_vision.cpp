@@ -89,6 +89,8 @@ TEST_CASE("columns_and_adaptive_windows") {
   CHECK(refused(node("adaptive_pool", {x}, {{"kind", std::string("max")}, {"out", Ints{2}}}),
                 "bad-attribute", "wanted 2"));
   CHECK(refused(node("grid_sample", {x, f32({2, 4, 4, 3})}), "bad-shape", "wanted [N, C, H, W]"));
+  CHECK(refused(node("grid_sample", {f32({2, 3, 4, 5, 6}), f32({2, 4, 4, 4, 2})}), "bad-shape",
+                "or [N, C, D, H, W] and [N, Do, Ho, Wo, 3]"));
 }
 
 TEST_CASE("long_rows_of_moments_go_in_parts_that_fill_the_device") {

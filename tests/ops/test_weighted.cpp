@@ -43,7 +43,6 @@ TEST_CASE("few_rows_of_halves_read_blocks_once_on_tensor_cores") {
     CHECK(kernel(DType::f32, m, DType::q4_k, "cuda") == KernelId::dequant_matvec);
     CHECK(kernel(DType::f16, m, DType::q4_k, "vulkan") == KernelId::dequant_matvec);
   }
-  CHECK(kernel(DType::f16, 1, DType::q4_k, "cuda") == KernelId::dequant_matvec);
   CHECK(refusal_by(product(DType::f16, 9, DType::q4_k, "cuda"), "dequant_mma streamed") ==
         "more than 8 vectors");
   CHECK(refusal_by(product(DType::bf16, 8, DType::q4_k, "cuda"), "dequant_mma streamed") ==
@@ -84,13 +83,18 @@ TEST_CASE("streams_of_one_row_share_out_all_tiles_among_the_multiprocessors") {
   CHECK(stream(4096, 4096, DType::q8_0).stages == 2);
   CHECK(stream(64, 288, DType::q8_0).groups == 4);
   CHECK(stream(64, 288, DType::q8_0).warps == 2);
+  // Few tiles: twice the warps, where lines are whole pieces of 16 bytes.
+  CHECK(stream(2048, 8192, DType::q6_k).teams == 2);
+  CHECK(stream(2048, 8192, DType::q4_k).threads() == 512);
+  CHECK(stream(2048, 8192 + 32, DType::q8_0).teams == 1);
+  CHECK(stream(2048, 2048, DType::q4_k).teams == 1);
+  CHECK(stream(4096, 14336, DType::q4_k).teams == 1);
 }
 
-TEST_CASE("one_row_goes_to_the_kernel_that_was_faster_for_its_type") {
+TEST_CASE("one_row_of_blocks_goes_to_tensor_cores") {
   for (const DType x : {DType::f16, DType::bf16, DType::f32}) {
-    CHECK(kernel(x, 1, DType::q8_0, "cuda") == KernelId::dequant_mma);
-    CHECK(kernel(x, 1, DType::q4_0, "cuda") == KernelId::dequant_mma);
-    CHECK(kernel(x, 1, DType::q6_k, "cuda") == KernelId::dequant_matvec);
+    for (const DType w : {DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k, DType::nvfp4})
+      CHECK(kernel(x, 1, w, "cuda") == KernelId::dequant_mma);
     CHECK(kernel(x, 1, DType::q8_0, "vulkan") == KernelId::dequant_matvec);
   }
 }

@@ -469,20 +469,80 @@ TEST_CASE("fused_ops_are_differentiated_by_what_they_are_made_of") {
       {.inputs = {"a:[3, 4]", "b:[3, 4]"}, .nodes = step_text("glu", R"("a", "b")", R"("y")")});
 }
 
+// A layer over three steps of two sequences; `more` are inputs behind the weights, by name.
+void check_layer(const std::string& op, int64_t gates, const std::string& more,
+                 std::vector<std::string> inputs, const std::string& attributes,
+                 const std::string& outputs, int64_t directions = 1) {
+  const std::string rows = std::to_string(directions * gates * 3);
+  inputs.insert(inputs.begin(), {"x:[2, 3, 2]", "w:[" + rows + ", 2]", "u:[" + rows + ", 3]"});
+  check_gradients({.inputs = inputs,
+                   .nodes = step_text(op, R"("x", "w", "u")" + more, outputs,
+                                      R"({"hidden_size": 3)" + attributes + "}"),
+                   .low = -1,
+                   .high = 1});
+}
+
+TEST_CASE("gradients_of_recurrent_layers") {
+  for (const char* activation : {"tanh", "relu"}) {
+    check_layer("rnn", 1, R"(, "b", "h")", {"b:[3]", "h:[1, 2, 3]"},
+                std::string(R"(, "activation": ")") + activation + "\"", R"("y", "last")");
+  }
+  check_layer("gru", 3, R"(, "b", "r", "h")", {"b:[9]", "r:[9]", "h:[1, 2, 3]"},
+              R"(, "linear_before_reset": true)", R"("y", "last")");
+  check_layer("gru", 3, R"(, "b", null, "h")", {"b:[9]", "h:[1, 2, 3]"},
+              R"(, "linear_before_reset": false, "direction": "reverse")", R"("y", "last")");
+  check_layer("lstm", 4, R"(, "b", "h", "c")", {"b:[12]", "h:[1, 2, 3]", "c:[1, 2, 3]"}, "",
+              R"("y", "last", "cell")");
+  check_layer("lstm", 4, R"(, null, null, null, null, "p")", {"p:[9]"}, "", R"("y")");
+}
+
+TEST_CASE("gradients_of_recurrent_layers_in_both_directions_with_lengths") {
+  // Lengths are 0, 1 or 2 of 3 steps.
+  const std::string lengths = "n:[2]:i32";
+  const std::string both = R"(, "direction": "bidirectional")";
+  check_layer("lstm", 4, R"(, null, "h", "c", "n", "p")",
+              {"h:[2, 2, 3]", "c:[2, 2, 3]", lengths, "p:[18]"}, both, R"("y", "last", "cell")", 2);
+  check_layer("lstm", 4, R"(, null, "h", "c", "n")", {"h:[2, 2, 3]", "c:[2, 2, 3]", lengths}, both,
+              R"("y", "last", "cell")", 2);
+  for (const char* before : {"true", "false"}) {
+    check_layer("gru", 3, R"(, null, null, "h", "n")", {"h:[2, 2, 3]", lengths},
+                both + R"(, "linear_before_reset": )" + before, R"("y", "last")", 2);
+  }
+  check_layer("rnn", 1, R"(, null, "h", "n")", {"h:[2, 2, 3]", lengths}, both, R"("y", "last")", 2);
+}
+
+TEST_CASE("gradients_of_selective_scans") {
+  check_gradients(
+      {.inputs = {"x:[2, 5, 4]", "d:[2, 5, 4]", "a:[4, 3]", "b:[2, 5, 3]", "c:[2, 5, 3]"},
+       .nodes = step_text("selective_scan", R"("x", "d", "a", "b", "c")", R"("y")"),
+       .low = -1,
+       .high = 1});
+  check_gradients(
+      {.inputs = {"x:[1, 4, 4]", "d:[1, 4, 4]", "a:[4, 2]", "b:[1, 4, 2, 2]", "c:[1, 4, 2, 2]",
+                  "e:[4]", "z:[1, 4, 4]", "o:[4]", "s:[1, 4, 2]"},
+       .nodes = step_text("selective_scan", R"("x", "d", "a", "b", "c", "e", "z", "o", "s")",
+                          R"("v", "last")", R"({"delta_softplus": true})") +
+                ", " + step_text("reshape", R"("last")", R"("flat")", R"({"shape": [1, 2, 4]})") +
+                ", " + step_text("concat", R"("v", "flat")", R"("y")", R"({"axis": 1})"),
+       .low = -1,
+       .high = 1});
+}
+
 TEST_CASE("all_operators_without_a_gradient_are_listed") {
-  Module module = module_of(
-      R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4, 4]},
-                    {"name": "w", "dtype": "f32", "shape": [4, 4]}],
-         "nodes": [)" +
-      step_text("selective_scan", R"("x", "x", "w", "x", "x")", R"("a")") + ", " +
-      step_text("rnn", R"("a", "w", "w")", R"("b")", R"({"hidden_size": 4})") + ", " +
-      step_text("reduce_sum", R"("b")", R"("c")") + R"(], "outputs": ["c"])");
+  Module module =
+      module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4, 1, 4]}], "nodes": [)" +
+                step_text("linear_attention", R"("x", "x", "x")", R"("a")",
+                          R"({"num_heads": 1, "rule": "linear"})") +
+                ", " +
+                step_text("gated_deltanet", R"("a", "x", "x")", R"("b")",
+                          R"({"num_heads": 1, "rule": "linear"})") +
+                ", " + step_text("reduce_sum", R"("b")", R"("c")") + R"(], "outputs": ["c"])");
   Graph& graph = module.entries[0];
   Diagnostics diagnostics;
   const auto gradients =
       differentiate(module, graph, graph.outputs()[0], graph.inputs, diagnostics);
   CHECK_FALSE(gradients.has_value());
-  CHECK(diagnostics.text().find("selective_scan \"a\", recurrence \"b.recurrence\"") !=
+  CHECK(diagnostics.text().find("linear_attention \"a\", gated_deltanet \"b\"") !=
         std::string::npos);
 }
 
@@ -536,6 +596,93 @@ TEST_CASE("a_training_step_moves_params_and_keeps_what_is_frozen") {
   CHECK(run("eval", {1, 1, 1}) == 10);
   CHECK(states.at("optimizer.step").integers == std::vector<int64_t>{1});
   CHECK_FALSE(states.contains("c"));
+}
+
+// w is read by bodies alone; the loss is what the branch that is taken gives: after three steps of
+// h = w h + x the sum of h, or of h w.
+constexpr const char* kParamInBodies = R"("params": [
+    {"name": "w", "dtype": "f64", "shape": [2], "data": {"values": [0.5, -2]}}],
+  "inputs": [{"name": "h", "dtype": "f64", "shape": [2]},
+             {"name": "xs", "dtype": "f64", "shape": [3, 2]},
+             {"name": "weighs", "dtype": "bool", "shape": []}],
+  "nodes": [
+    {"op": "scan", "inputs": ["h", "xs"], "outputs": ["last"], "attributes": {"num_carry": 1},
+     "bodies": {"body": {"inputs": ["c", "x"], "nodes": [
+       {"op": "mul", "inputs": ["c", "w"], "outputs": ["cw"]},
+       {"op": "add", "inputs": ["cw", "x"], "outputs": ["next"]}], "outputs": ["next"]}}},
+    {"op": "if", "inputs": ["weighs", "last"], "outputs": ["loss"], "bodies": {
+       "then": {"inputs": ["a"], "nodes": [
+         {"op": "mul", "inputs": ["a", "w"], "outputs": ["aw"]},
+         {"op": "reduce_sum", "inputs": ["aw"], "outputs": ["weighed"]}], "outputs": ["weighed"]},
+       "else": {"inputs": ["b"], "nodes": [
+         {"op": "reduce_sum", "inputs": ["b"], "outputs": ["plain"]}], "outputs": ["plain"]}}}],
+  "outputs": ["loss"])";
+
+std::vector<Tensor> body_inputs(bool weighs) {
+  Tensor h = Tensor::zeros({DType::f64, {2}});
+  h.floats = {1, 3};
+  Tensor xs = Tensor::zeros({DType::f64, {3, 2}});
+  xs.floats = {1, -1, 0.5, 2, -1, 0.25};
+  Tensor flag = Tensor::zeros({DType::bool_, {}});
+  flag.integers = {weighs ? 1 : 0};
+  return {h, xs, flag};
+}
+
+TEST_CASE("a_param_that_only_bodies_read_has_its_gradient") {
+  Module module = module_of(kParamInBodies);
+  Diagnostics diagnostics;
+  const bool good = add_gradients(module, {.loss = "loss"}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(good);
+  const Graph& graph = module.entries[0];
+  REQUIRE(graph.outputs().size() == 2);
+  CHECK(graph.value(graph.outputs()[0]).name == "loss");
+  CHECK(graph.value(graph.outputs()[1]).name == "grad.w");
+  for (const bool weighs : {false, true}) {
+    StateValues states;
+    const auto got = evaluate_entry(module, graph, body_inputs(weighs), states, {}, diagnostics);
+    REQUIRE(got.has_value());
+    for (size_t i = 0; i < 2; ++i) {
+      const auto last = [&](double w, double at) {
+        double h = i == 0 ? 1 : 3;
+        for (const double x : i == 0 ? std::vector{1.0, 0.5, -1.0} : std::vector{-1.0, 2.0, 0.25})
+          h = w * h + x;
+        return weighs ? h * at : h;
+      };
+      const double w = i == 0 ? 0.5 : -2;
+      const double wanted = (last(w + 1e-5, w + 1e-5) - last(w - 1e-5, w - 1e-5)) / 2e-5;
+      CHECK(got->at(1).floats[i] == Approx(wanted).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("a_training_step_trains_what_only_bodies_read") {
+  Module module = module_of(kParamInBodies);
+  Diagnostics diagnostics;
+  const TrainingOptions options{.loss = "loss", .optimizer = Optimizer::Sgd, .lr = 0.25};
+  const bool good = make_training_step(module, options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(good);
+  INFO(find_fault(module).value_or(""));
+  REQUIRE_FALSE(find_fault(module).has_value());
+  StateValues states;
+  const auto run = [&](const std::string& name) {
+    for (const Graph& graph : module.entries) {
+      if (graph.name != name) continue;
+      const auto outputs =
+          evaluate_entry(module, graph, body_inputs(false), states, {}, diagnostics);
+      REQUIRE(outputs.has_value());
+      return outputs->at(0).floats.at(0);
+    }
+    FAIL("no entry " << name);
+    return 0.0;
+  };
+  const double before = run("eval");
+  CHECK(run("train") == before);
+  // The gradient of w^3 h + w^2 x0 + w x1 + x2 at 0.5 for 1, 1, 0.5 and at -2 for 3, -1, 2.
+  CHECK(states.at("w").floats[0] == Approx(0.5 - 0.25 * (0.75 + 1 + 0.5)));
+  CHECK(states.at("w").floats[1] == Approx(-2 - 0.25 * (36 + 4 + 2)));
+  CHECK(run("eval") != before);
 }
 
 }  // namespace rlx::test

@@ -40,7 +40,10 @@ output_name = sess.get_outputs()[0].name
 x = numpy.random.default_rng(1).random((3, 16)).astype(numpy.float32)
 res = sess.run([output_name], {input_name: x})
 more = sess.run(None, {input_name: x[:2]})
-results = [input_name, input_type, input_shape, output_name, res[0], more[0]]
+meta = sess.get_modelmeta()
+told = [meta.graph_name, meta.producer_name, meta.version, meta.description, meta.custom_metadata_map]
+listed = sess.run(None, {input_name: x.tolist()})
+results = [input_name, input_type, input_shape, output_name, res[0], more[0], listed[0], *told]
 """,
     "session options and several outputs": """
 import numpy
@@ -94,7 +97,9 @@ results = [first, y_ortvalue.numpy(), x_ortvalue.data_type(), y_ortvalue.shape()
 
 def save(folder, name, nodes, inputs, outputs, weights):
     graph = helper.make_graph(nodes, name, inputs, outputs, [numpy_helper.from_array(array, key) for key, array in weights.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="the test",
+                              model_version=3, doc_string="tells of itself")
+    helper.set_model_props(model, {"names": "{0: 'cat', 1: 'dog'}"})
     onnx.checker.check_model(model)
     onnx.save(model, folder / f"{name}.onnx")
 

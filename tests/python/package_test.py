@@ -376,6 +376,10 @@ class Onnxruntime(Refusal):
         session.run_with_iobinding(binding)
         self.assertEqual(y.numpy().tolist(), [[0, 0, 2]])
         self.assertEqual(self.ort.InferenceSession(pathlib.Path(self.file).read_bytes()).get_outputs()[0].name, "y")
+        self.assertEqual(session.run(None, {"x": [[-1, 0, 2]]})[0].tolist(), [[0, 0, 2]])
+        self.assertTrue(session.get_modelmeta().producer_name.startswith("rlxc "))
+        self.refused(ValueError, "no input 'z'; no value for input 'x'; its inputs are 'x'", session.run, None, {"z": x})
+        self.refused(ValueError, "no value for input 'x'", session.run, None, {})
 
     def test_what_has_no_counterpart_is_refused_by_name(self):
         ort = self.ort

@@ -54,5 +54,8 @@ refused "no C name" --embed 1st -o a.c
 refused "no C name" --embed a-b -o a.o
 refused "neither .c nor .o" --embed a -o a.plan
 refused "exclude each other" --embed a -o a.o --external-weights
-[ ! -e a.c ] && [ ! -e a.o ] || fail "a refused call wrote something"
+mkdir a.c
+refused "it is a folder" --embed a -o a.c
+rmdir a.c
+[ ! -e a.c ] && [ ! -e a.o ] && [ ! -e a.h ] || fail "a refused call wrote something"
 echo "plans inside of programs: source and object, C and C++"

@@ -169,7 +169,7 @@ def wgmma_cases():
     for dtype in ("f16", "bf16"):
         for m, n, k in [(200, 136, 104), (386, 264, 72)]:
             cases.append(case(gated_side_by_side, f"wgmma-{dtype}-12-gated-{m}x{n}x{k}", dtype, m, n, k, 12, kernel=wgmma, clusters=True))
-    for size, wide_in, wide_out, options in [((65, 63), 256, 264, {"images": 2}), ((57, 57), 64, 72, {"images": 4, "residual": True}),
+    for size, wide_in, wide_out, options in [((65, 63), 256, 264, {"images": 2}), ((57, 57), 64, 72, {"images": 8, "residual": True}),
                                              ((113, 111), 128, 128, {}), ((65, 67), 512, 512, {"images": 2, "stride": 2})]:
         for dtype in ("f16", "bf16"):
             name = f"window-{dtype}-{size[0]}x{size[1]}-{wide_in}-{wide_out}"
@@ -194,9 +194,9 @@ def packed_cases():
     for scheme in ("q4_0", "q4_k", "q6_k", "q8_0"):
         for m, n, k in [(65, 127, 1024), (129, 33, 512), (255, 257, 768), (3, 1027, 2304), (8, 127, 4096)]:
             cases.append(case(packed_product, f"packed-{scheme}-{m}x{n}x{k}", "f16", scheme, m, n, k, kernel="dequant_mma"))
-        one_row = "dequant_mma" if scheme in ("q4_0", "q8_0") else "dequant_matvec"
         for n, k in [(1027, 2304), (127, 4096), (4097, 512)]:
-            cases.append(case(packed_product, f"packed-{scheme}-1x{n}x{k}", "f16", scheme, 1, n, k, kernel=one_row))
+            cases.append(case(packed_product, f"packed-{scheme}-1x{n}x{k}", "f16", scheme, 1, n, k, kernel="dequant_mma"))
+        cases.append(case(packed_product, f"packed-{scheme}-f32-3x1027x2304", "f32", scheme, 3, 1027, 2304, kernel="dequant_matvec"))
     return cases
 
 
@@ -217,7 +217,7 @@ def conv_cases():
     for groups in (4, 32):
         cases.append(case(convolution, f"conv-f16-31x33-128-128-groups-{groups}", "f16", (31, 33), 128, 128, kernel=conv, images=3,
                           groups=groups, define=f"RLX_BUNDLED={groups // 2}"))
-    cases.append(case(convolution, "conv-f16-127x33-136-264", "f16", (127, 33), 136, 264, kernel=conv, images=2))
+    cases.append(case(convolution, "conv-f16-63x33-136-264", "f16", (63, 33), 136, 264, kernel=conv, images=2))
     cases.append(case(convolution, "conv-f16-few-223x225-3-64", "f16", (223, 225), 3, 64, kernel=conv, stride=2))
     return cases
 

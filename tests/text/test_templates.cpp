@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chat templates against jinja2 (make_template_cases.py), the marks of what callers wrote, and
 // bounds.
+#include "runtime/base/text.h"
 #include "runtime/text/jinja.h"
 #include "runtime/text/jinja_json.h"
 #include "tests/support/catch.h"
@@ -237,6 +238,27 @@ TEST_CASE("a template that asks for too much is refused") {
   refuses("{% set a = 'xxxxxxxx' * 1000 %}{{ a|replace('x', a) }}", "the template holds more than");
   refuses("{% set a = 'x' * 5000 %}{{ a.join(a|list) }}", "the template holds more than");
   refuses("{{ 9 ** 99 }}", "a whole number leaves 64 bits");
+}
+
+TEST_CASE("a text that is looked for in another takes steps by the sizes of both") {
+  const auto steps_suffice = [](std::string_view searching, std::string_view sizes) {
+    const std::string source = text_of("{% set a = 'x' * ", sizes, " %}{% set b = 'x' * ", sizes,
+                                       " + 'y' %}{% set c = a + b %}{{ ", searching, " }}");
+    const Rendered out = render(source, "{}", {.limits = {.steps = 20'000}});
+    INFO(source << ": " << out.status.message());
+    const bool is_refused = out.status.code() == RLX_INVALID_ARGUMENT &&
+                            out.status.message().find("more than 20000 steps") != std::string::npos;
+    CHECK(out.status.ok() != is_refused);
+    return out.status.ok();
+  };
+  for (const char* searching :
+       {"b in c + a", "c.find(b + a)", "c.rfind('y' + a)", "c.count(b + a)",
+        "c.split(b + a)|length", "c.rsplit('y' + a)|length", "c.replace(b + a, '')|length",
+        "(c|replace(b + a, ''))|length", "a.strip('y' + a)|length", "a.lstrip('y' + a)|length",
+        "a.rstrip('y' + a)|length", "a|trim('y' + a)|length"}) {
+    CHECK(steps_suffice(searching, "100"));
+    CHECK_FALSE(steps_suffice(searching, "20000"));
+  }
 }
 
 TEST_CASE("a template that is nested too deep or too long is refused") {

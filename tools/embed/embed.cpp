@@ -132,11 +132,11 @@ std::string source_text(std::span<const std::byte> plan, const std::string& name
   return text + "\n};\n";
 }
 
-Status write_whole(const std::string& path, std::span<const std::byte> bytes) {
-  OutputFile file;
+// A file that is there once it is committed.
+Status write_uncommitted(const std::string& path, std::span<const std::byte> bytes,
+                         OutputFile& file) {
   RLX_RETURN_IF_ERROR(OutputFile::create(path, OutputUse::Result, file));
-  RLX_RETURN_IF_ERROR(file.write_at(0, bytes));
-  return file.commit();
+  return file.write_at(0, bytes);
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -175,14 +175,21 @@ Status write_embedded(std::span<const std::byte> plan, const std::string& name,
   if (status != RLX_OK) return {status, rlx_last_error()};
   const OwnedPlan owned(opened);
   const std::string header = embed_header_path(output);
-  RLX_RETURN_IF_ERROR(write_whole(header, bytes_of(header_text(opened, name))));
-  if (output.ends_with(".c")) {
-    const std::string include = header.substr(header.find_last_of('/') + 1);
-    return write_whole(output, bytes_of(source_text(plan, name, include)));
-  }
+  const std::string include = header.substr(header.find_last_of('/') + 1);
   std::vector<std::byte> object;
-  RLX_RETURN_IF_ERROR(make_object(plan, name, object));
-  return write_whole(output, object);
+  std::string source;
+  if (output.ends_with(".c")) {
+    source = source_text(plan, name, include);
+  } else {
+    RLX_RETURN_IF_ERROR(make_object(plan, name, object));
+  }
+  // Neither takes its place where there is no room for the other.
+  OutputFile header_file;
+  OutputFile file;
+  RLX_RETURN_IF_ERROR(write_uncommitted(header, bytes_of(header_text(opened, name)), header_file));
+  RLX_RETURN_IF_ERROR(write_uncommitted(output, object.empty() ? bytes_of(source) : object, file));
+  RLX_RETURN_IF_ERROR(header_file.commit());
+  return file.commit();
 }
 
 }  // namespace rlx

@@ -161,7 +161,28 @@ nb::tuple compile(const nb::dict& asked, const std::optional<std::string>& outpu
   return nb::make_tuple(done, rows_of(diagnostics));
 }
 
-// (inputs, outputs), rows (name, number of the element type, dims); None for what is no ONNX model.
+// Text of a file, which may be no UTF-8.
+nb::object text_of_file(const std::string& text) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::dict dict_of(const OnnxMetadata& metadata) {
+  nb::dict custom;
+  for (const auto& [key, value] : metadata.custom) custom[text_of_file(key)] = text_of_file(value);
+  nb::dict fields;
+  fields["custom_metadata_map"] = custom;
+  fields["description"] = text_of_file(metadata.description);
+  fields["domain"] = text_of_file(metadata.domain);
+  fields["graph_description"] = text_of_file(metadata.graph_description);
+  fields["graph_name"] = text_of_file(metadata.graph_name);
+  fields["producer_name"] = text_of_file(metadata.producer_name);
+  fields["version"] = metadata.version;
+  return fields;
+}
+
+// (inputs, outputs, metadata): rows (name, number of the element type, dims) and a dict; None for
+// what is no ONNX model.
 nb::object ports_of(const nb::bytes& model) {
   const auto ports = onnx_ports({static_cast<const char*>(model.data()), model.size()});
   if (!ports) return nb::none();
@@ -182,7 +203,8 @@ nb::object ports_of(const nb::bytes& model) {
     }
     return rows;
   };
-  return nb::make_tuple(rows_of_ports(ports->inputs), rows_of_ports(ports->outputs));
+  return nb::make_tuple(rows_of_ports(ports->inputs), rows_of_ports(ports->outputs),
+                        dict_of(ports->metadata));
 }
 
 }  // namespace

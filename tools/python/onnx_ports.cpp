@@ -28,6 +28,18 @@ OnnxPort port_of(const onnx::ValueInfoProto& info) {
   return port;
 }
 
+OnnxMetadata metadata_of(const onnx::ModelProto& model) {
+  OnnxMetadata metadata{.producer_name = model.producer_name(),
+                        .graph_name = model.graph().name(),
+                        .domain = model.domain(),
+                        .description = model.doc_string(),
+                        .graph_description = model.graph().doc_string(),
+                        .version = model.model_version()};
+  for (const onnx::StringStringEntryProto& entry : model.metadata_props())
+    metadata.custom.emplace_back(entry.key(), entry.value());
+  return metadata;
+}
+
 }  // namespace
 
 std::optional<OnnxPorts> onnx_ports(std::span<const char> model) {
@@ -36,7 +48,7 @@ std::optional<OnnxPorts> onnx_ports(std::span<const char> model) {
   if (!fits || !parsed.ParseFromArray(model.data(), static_cast<int>(model.size())) ||
       !parsed.has_graph())
     return std::nullopt;
-  OnnxPorts ports;
+  OnnxPorts ports{.metadata = metadata_of(parsed)};
   const auto& fixed = parsed.graph().initializer();
   for (const onnx::ValueInfoProto& input : parsed.graph().input()) {
     const bool has_data = std::any_of(fixed.begin(), fixed.end(), [&](const auto& tensor) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs and outputs of an ONNX model as its file declares them, before any size is known.
+// What an ONNX model's file declares of itself, before any size is known: inputs, outputs, and who
+// made it.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,9 +22,21 @@ struct OnnxPort {
   std::vector<OnnxDim> dims;
 };
 
+// As the model's and its graph's fields have it.
+struct OnnxMetadata {
+  std::string producer_name;
+  std::string graph_name;
+  std::string domain;
+  std::string description;
+  std::string graph_description;
+  int64_t version = 0;
+  std::vector<std::pair<std::string, std::string>> custom;
+};
+
 struct OnnxPorts {
   std::vector<OnnxPort> inputs;  // without those that have initializers
   std::vector<OnnxPort> outputs;
+  OnnxMetadata metadata;
 };
 
 // nullopt for bytes that are no ONNX model, and in a build that reads none.

@@ -80,6 +80,14 @@ void check_verify(int64_t context, const LanguageOptions& options, const std::st
                 diagnostics);
 }
 
+// Before a node is made of any layer: each has tensors of its own.
+void check_layers(const Hyperparameters& model, const TensorTable& tensors, Keys& keys) {
+  if (static_cast<size_t>(model.layers) <= tensors.size()) return;
+  keys.fail(DiagCode::BadField, "the model has " + std::to_string(model.layers) +
+                                    " layers, its files have " + std::to_string(tensors.size()) +
+                                    " tensors");
+}
+
 void warn_of_window(const Hyperparameters& model, int64_t context, Keys& keys) {
   if (model.ignored_window == 0 || model.ignored_window >= context) return;
   keys.warn("the file's sliding window of " + std::to_string(model.ignored_window) +
@@ -103,6 +111,7 @@ std::optional<SourceGraph> build_language_graph(const Architecture& architecture
   const int64_t context = choose_context(model, options, file, diagnostics);
   const std::vector<int64_t> chunks = choose_chunks(context, options, file, diagnostics);
   check_verify(context, options, file, diagnostics);
+  check_layers(model, tensors, keys);
   SourceGraph graph;
   graph.file = file;
   graph.name = model.name;

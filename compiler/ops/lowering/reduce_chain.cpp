@@ -3,6 +3,7 @@
 #include "compiler/ops/lowering/reduce_chain.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
@@ -15,30 +16,72 @@ std::string operand_macro(size_t k) {
   return "RLX_OPERAND_" + std::to_string(k);
 }
 
-// Offset in an operand, which broadcasts to `shape`, of the element that stands at position i of
-// it.
-std::string offset_macro(size_t k, const TensorRef& operand, const Shape& shape) {
-  const Strides strides = broadcast_strides(operand.shape(), operand.strides, shape);
+// The chain's value and the order of axes in which its elements are counted, the last one fastest.
+struct Counting {
+  Shape shape;
+  std::vector<size_t> order;
+};
+
+// As the operand stands that has most elements of its own, so that neighbours of the count are its
+// neighbours in memory: channels last where images are.
+Counting counted(const std::vector<TensorRef>& operands, const Shape& shape) {
+  Counting counting{.shape = shape, .order = {}};
+  for (size_t d = 0; d < shape.size(); ++d) counting.order.push_back(d);
+  const TensorRef* largest = nullptr;
+  for (const TensorRef& operand : operands) {
+    if (operand.shape() != shape) continue;
+    if (largest == nullptr || element_bytes(operand.dtype()) > element_bytes(largest->dtype()))
+      largest = &operand;
+  }
+  if (largest == nullptr) return counting;
+  std::stable_sort(counting.order.begin(), counting.order.end(), [largest](size_t a, size_t b) {
+    return std::abs(largest->strides[a].bound()) > std::abs(largest->strides[b].bound());
+  });
+  return counting;
+}
+
+Strides counting_strides(const Counting& counting) {
+  Strides strides(counting.shape.size(), 1);
+  Dim step = 1;
+  for (size_t i = counting.order.size(); i-- > 0;) {
+    strides[counting.order[i]] = step;
+    step *= counting.shape[counting.order[i]];
+  }
+  return strides;
+}
+
+// Of the operand, which broadcasts to the value, in the order of the count.
+Strides operand_strides(const TensorRef& operand, const Counting& counting) {
+  const Strides strides = broadcast_strides(operand.shape(), operand.strides, counting.shape);
+  Strides ordered;
+  for (const size_t axis : counting.order) ordered.push_back(strides[axis]);
+  return ordered;
+}
+
+// Offset in an operand of the element that stands at position i of the count.
+std::string offset_macro(size_t k, const TensorRef& operand, const Counting& counting) {
+  const Strides strides = operand_strides(operand, counting);
   LoopDims dims;
-  for (size_t d = 0; d < shape.size(); ++d) {
+  for (size_t d = 0; d < strides.size(); ++d) {
     // One operand alone decides what merges.
-    dims.push_back({.size = shape[d], .strides = {strides[d], strides[d]}});
+    dims.push_back(
+        {.size = counting.shape[counting.order[d]], .strides = {strides[d], strides[d]}});
   }
   return index_macro(operand_macro(k), merged(dims), 0);
 }
 
-// How an operand gives four neighbours of the last axis: as one piece of 16 or 8 bytes, one value
-// for all, or each by itself.
+// How an operand gives four neighbours of the axis that is counted fastest: as one piece of 16 or 8
+// bytes, one value for all, or each by itself.
 enum class Four : uint8_t { Piece, Same, Single };
 
-Four four_of(const LowerContext& ctx, const TensorRef& operand, const Shape& shape) {
-  if (shape.empty()) return Four::Single;
-  const Strides strides = broadcast_strides(operand.shape(), operand.strides, shape);
+Four four_of(const LowerContext& ctx, const TensorRef& operand, const Counting& counting) {
+  if (counting.shape.empty()) return Four::Single;
+  const Strides strides = operand_strides(operand, counting);
   if (strides.back() == 0) return Four::Same;
   const DType dtype = operand.dtype();
   bool piece = strides.back() == 1 && is_float(dtype) && dtype != DType::f64 &&
                ctx.alignment(operand) >= 4 * element_bytes(dtype);
-  for (size_t d = 0; d + 1 < shape.size(); ++d) piece = piece && strides[d] % 4 == 0;
+  for (size_t d = 0; d + 1 < strides.size(); ++d) piece = piece && strides[d] % 4 == 0;
   return piece ? Four::Piece : Four::Single;
 }
 
@@ -98,7 +141,8 @@ ReduceChain reduce_chain(const LowerContext& ctx) {
     shape = broadcast_shapes(shape, ctx.input_type(i).shape).value();
   }
   chain.value.type = {.dtype = node.region.back().dtype, .shape = shape};
-  chain.value.strides = dense_strides(shape);
+  const Counting counting = counted(chain.operands, shape);
+  chain.value.strides = counting_strides(counting);
   const std::string element =
       "const RLX_INDEX element = RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced);\n";
   std::vector<ChainOperand> operands;
@@ -112,9 +156,9 @@ ReduceChain reduce_chain(const LowerContext& ctx) {
     operands.push_back({.position = k,
                         .name = names.back(),
                         .dtype = operand.dtype(),
-                        .four = four_of(ctx, operand, shape)});
+                        .four = four_of(ctx, operand, counting)});
     chain.in_pieces.push_back(operands.back().four == Four::Piece);
-    chain.macros += offset_macro(k, operand, shape);
+    chain.macros += offset_macro(k, operand, counting);
     chain.prologue += operands.back().load_one(0);
   }
   const GeneratedChain generated = generate_chain(node.region, names, dtypes);
@@ -122,7 +166,7 @@ ReduceChain reduce_chain(const LowerContext& ctx) {
   const bool any_piece =
       std::any_of(operands.begin(), operands.end(),
                   [](const ChainOperand& operand) { return operand.four == Four::Piece; });
-  if (any_piece && shape.back() % 4 == 0) {
+  if (any_piece && shape[counting.order.back()] % 4 == 0) {
     chain.prologue_of_four = element + four_elements(operands, generated);
   }
   return chain;

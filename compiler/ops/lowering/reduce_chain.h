@@ -15,9 +15,12 @@ constexpr size_t kMaxReduceOperands = 13;
 
 // What the kernel reads instead of a tensor.
 struct ReduceChain {
-  TensorRef value;  // the chain's result as if it were dense; stands for no buffer
+  // The chain's result as if it were dense, its axes in the order in which the largest operand has
+  // them in memory; stands for no buffer.
+  TensorRef value;
   std::vector<TensorRef> operands;
-  std::string macros;    // RLX_OPERAND_<k>(i): offset in operand k of the value's element i
+  std::string
+      macros;  // RLX_OPERAND_<k>(i): offset in operand k of the value's element i (by `value`)
   std::string prologue;  // sets `value` from RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced)
   // Sets value_x, value_y, value_z and value_w, those of this element and its next three; empty
   // where rows or operands do not come in fours.

@@ -2,7 +2,8 @@
 // Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
 // so that equals keep their order. A row that fits one tile is done. Of a longer row
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
-//   shorter row, until one tile holds it;
+//   shorter row, until one tile holds it. Where k is small they are found by counting, and only
+//   they are sorted;
 //   otherwise sorted runs are merged two by two, no longer than k.
 // Of rows of a free length there are as many stages as the longest takes; shorter ones pass through
 // the last of them as they are.
@@ -185,6 +186,68 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
   bind_result(dispatch, order, from, to);
 }
 
+// ---- selecting ----
+
+constexpr int64_t kMostSelected = 512;
+
+// What a workgroup holds: 16 KiB of keys.
+int64_t most_to_select_from(const Order& order) {
+  return order.wide() ? 2048 : 4096;
+}
+
+// Elements that a workgroup selects from: few where the rest then fits one workgroup.
+int64_t selection_tile(const Order& order, int64_t length) {
+  const int64_t most = most_to_select_from(order);
+  const int64_t wanted = order.wanted.bound();
+  if (length <= most) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  int64_t tile = 256;
+  while (tile < most && (tile < 4 * wanted || ceil_div(length, tile) * wanted > most)) tile *= 2;
+  return tile;
+}
+
+void dispatch_selection(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
+                        const std::optional<KeyRows>& to, int64_t tile) {
+  const Dim length = from ? from->length : order.length;
+  const Dim row_tiles = ceil_div(length, tile);
+  const auto sorted = std::bit_ceil(static_cast<uint64_t>(order.wanted.bound()));
+  auto dispatch = ctx.dispatch<KernelId::sort>();
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_MERGE", 2)
+      .define("RLX_TILE", tile)
+      .define("RLX_TILES", 1)
+      .define("RLX_SORTED", static_cast<int64_t>(sorted))
+      .define("RLX_LANES", int64_t{kThreads})
+      .define("RLX_ROWS", 1)
+      .define("RLX_COLS", integer_text(length))
+      .define("RLX_ROW_TILES", integer_text(row_tiles))
+      .size("RLX_KEEP", order.wanted)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_FROM_KEYS", from ? 1 : 0)
+      .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_X", std::string(name_of(order.x.dtype())))
+      .generated("rows.inc", rows_text(order, row_tiles * tile))
+      .grid(split_grid(order.rows * row_tiles))
+      .work(order.rows * length * element_bytes(order.x.dtype()), 0)
+      .reason("the first " + to_string(order.wanted) + " of every " + std::to_string(tile) +
+              " selected, " + to_string(row_tiles) + " times in a row");
+  bind_result(dispatch, order, from, to);
+}
+
+bool keep_selected(LowerContext& ctx, const Order& order) {
+  std::optional<KeyRows> from;
+  for (;;) {
+    const Dim length = from ? from->length : order.length;
+    const int64_t tile = selection_tile(order, length.bound());
+    if (length.bound() <= tile) {
+      dispatch_selection(ctx, order, from, std::nullopt, tile);
+      return true;
+    }
+    const KeyRows to = scratch_rows(ctx, order, ceil_div(length, tile) * order.wanted);
+    dispatch_selection(ctx, order, from, to, tile);
+    from = to;
+  }
+}
+
 bool keep_first_of_tiles(LowerContext& ctx, const Order& order) {
   std::optional<KeyRows> from;
   for (Dim length = order.length; length > order.tile;) {
@@ -265,11 +328,39 @@ double merges_bound(const OfferContext& at, const Order& whole) {
   }
 }
 
+std::string selection_refusal(const OfferContext&, const Order& order) {
+  if (order.length.bound() <= kMostInTile) return "rows that one tile sorts";
+  if (order.wanted.is_free() || order.wanted.bound() > kMostSelected)
+    return "more than " + std::to_string(kMostSelected) + " wanted";
+  return {};
+}
+
+double selection_bound(const OfferContext& at, const Order& order) {
+  auto read = static_cast<uint64_t>(byte_size(order.x.type).bound());
+  double total = 0;
+  int64_t length = order.length.bound();
+  for (int64_t tile = selection_tile(order, length); length > tile;
+       tile = selection_tile(order, length)) {
+    length = ceil_div(length, tile) * order.wanted.bound();
+    total += step_bound(at, read + key_bytes(order, length));
+    read = key_bytes(order, length);
+  }
+  return total + step_bound(at, read + order.result_bytes());
+}
+
 constexpr std::array kSortOffers = {
+    // Counts instead of sorting: one step, or one more each time that rows become shorter.
+    Offer<Order>{.kernel = KernelId::sort,
+                 .form = "selection",
+                 .rank = 0,
+                 .estimate = Estimate::Bound,
+                 .refusal = selection_refusal,
+                 .microseconds = selection_bound,
+                 .emit = keep_selected},
     // One step, or one more each time that rows become shorter by their tiles' rest.
     Offer<Order>{.kernel = KernelId::sort,
                  .form = "tiles",
-                 .rank = 0,
+                 .rank = 1,
                  .estimate = Estimate::Bound,
                  .refusal = tiles_refusal,
                  .microseconds = tiles_bound,
@@ -277,7 +368,7 @@ constexpr std::array kSortOffers = {
     // Takes everything; a step more each time that runs become twice as long.
     Offer<Order>{.kernel = KernelId::sort,
                  .form = "merged runs",
-                 .rank = 1,
+                 .rank = 2,
                  .estimate = Estimate::Bound,
                  .refusal = [](const OfferContext&, const Order&) { return std::string(); },
                  .microseconds = merges_bound,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/sequences/recurrence_gradient.h"
 #include "compiler/ops/sequences/recurrence_lower.h"
 
 namespace rlx {
@@ -319,6 +320,7 @@ constexpr OpDef kRecurrenceOps[] = {
      .attrs = kRecurrence,
      .infer = infer_recurrence,
      .evaluate = evaluate_recurrence,
+     .gradient = recurrence_gradient,
      .lower = lower_recurrence,
      .optional_inputs = kRecurrenceOptional,
      .keeps_f32 = 0b1011101},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // selective_scan (ops.md 10.4): the recurrence of Mamba, a vector of states per channel with a
 // decay of its own for each.
+#include "compiler/ops/sequences/selective_scan.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,18 +15,6 @@
 
 namespace rlx {
 namespace {
-
-enum SelectiveInput : uint32_t {
-  kSelectiveX,
-  kSelectiveDelta,
-  kSelectiveA,
-  kSelectiveB,
-  kSelectiveC,
-  kSelectiveD,
-  kSelectiveZ,
-  kSelectiveBias,
-  kSelectiveState0
-};
 
 struct SelectiveSizes {
   Dim batch = 0;
@@ -429,6 +419,7 @@ constexpr OpDef kSelectiveOps[] = {
      .attrs = kSelectiveAttrs,
      .infer = infer_selective_scan,
      .evaluate = evaluate_selective_scan,
+     .gradient = selective_scan_gradient,
      .lower = lower_selective_scan,
      .optional_inputs = kSelectiveOptional,
      .reads_strides = true,

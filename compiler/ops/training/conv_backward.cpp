@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_backward_input and conv_backward_weight (ops.md 16.6): the first is a transposed
-// convolution, the second a product over columns of windows, or a convolution whose windows are all
-// of dy.
+// conv_backward_input and conv_backward_weight (ops.md 16.6): the first is a convolution of dy with
+// turned filters, one for each phase of the strides; the second a product over columns of windows,
+// or a convolution whose windows are all of dy.
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/op_def.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -139,7 +142,8 @@ Ints list_of(const NodeContext& ctx, std::string_view name, size_t count, int64_
   return values;
 }
 
-void decompose_of_input(RewriteContext& ctx, const Forward& conv) {
+// A free spatial size leaves pads to the run that phases would have to be cut by.
+void of_input_by_transposed(RewriteContext& ctx, const Forward& conv) {
   const size_t n = conv.window.rank;
   const Ints stride = list_of(ctx, "stride", n, 1);
   const Ints pads = list_of(ctx, "pads", 2 * n, 0);
@@ -159,14 +163,198 @@ void decompose_of_input(RewriteContext& ctx, const Forward& conv) {
   ctx.replace_output(0, dx);
 }
 
+// One spatial axis of dx. Pixel i stands at place q of phase r, i + begin = q * stride + r, and is
+// reached by the taps t whose t * dilation leaves r modulo the stride: t = first + j * step. Tap j
+// then meets pixel q - shift - j * dilation of dy.
+struct PhasedAxis {
+  int64_t in = 1;   // of x
+  int64_t out = 1;  // of dy
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t dilation = 1;
+  int64_t begin = 0;
+
+  [[nodiscard]] int64_t step() const { return stride / std::gcd(stride, dilation); }
+  [[nodiscard]] int64_t spread() const { return dilation / std::gcd(stride, dilation); }
+  // Places of every phase, from the first that holds a pixel.
+  [[nodiscard]] int64_t first_place() const { return begin / stride; }
+  [[nodiscard]] int64_t places() const { return ceil_div(in + begin, stride) - first_place(); }
+  // Pixels of the first place before the image.
+  [[nodiscard]] int64_t cut() const { return begin - first_place() * stride; }
+};
+
+struct PhaseTaps {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t shift = 0;
+};
+
+PhaseTaps taps_of(const PhasedAxis& axis, int64_t phase) {
+  for (int64_t t = 0; t < std::min(axis.step(), axis.kernel); ++t) {
+    if (t * axis.dilation % axis.stride != phase) continue;
+    return {.first = t,
+            .count = ceil_div(axis.kernel - t, axis.step()),
+            .shift = (t * axis.dilation - phase) / axis.stride};
+  }
+  return {};
+}
+
+// The gradient of x by phases: each is a convolution of dy with every stride-th tap.
+class PhasedGradient {
+ public:
+  PhasedGradient(RewriteContext& ctx, const Forward& conv)
+      : ctx_(ctx), conv_(conv), rank_(conv.window.rank) {
+    const FixedWindow window = numbers_of(conv.window);
+    for (size_t d = kSpatialDims - rank_; d < kSpatialDims; ++d) {
+      axes_.push_back({.in = window.in[d],
+                       .out = window.out[d],
+                       .kernel = window.kernel[d],
+                       .stride = window.stride[d],
+                       .dilation = window.dilation[d],
+                       .begin = window.begin[d]});
+    }
+  }
+
+  ValueId run() {
+    filters_ = turned_filters();
+    std::vector<int64_t> phases;
+    const ValueId dx = joined(phases);
+    Ints cut_axes;
+    Ints starts;
+    Ints ends;
+    for (size_t d = 0; d < rank_; ++d) {
+      if (ctx_.shape(dx)[2 + d] == axes_[d].in) continue;
+      cut_axes.push_back(static_cast<int64_t>(2 + d));
+      starts.push_back(axes_[d].cut());
+      ends.push_back(axes_[d].cut() + axes_[d].in);
+    }
+    if (cut_axes.empty()) return dx;
+    return ctx_.emit("slice", {dx}, {{"axes", cut_axes}, {"starts", starts}, {"ends", ends}});
+  }
+
+ private:
+  // w [Co, C/g, taps..] as [C, Co/g, taps..], the last tap first.
+  ValueId turned_filters() {
+    const int64_t groups = conv_.groups;
+    Shape split = {groups, conv_.w[0] / groups};
+    split.insert(split.end(), conv_.w.begin() + 1, conv_.w.end());
+    Ints order = axes_from(0, split.size());
+    std::swap(order[1], order[2]);
+    Shape shape = {conv_.w[1] * groups, conv_.w[0] / groups};
+    shape.insert(shape.end(), conv_.w.begin() + 2, conv_.w.end());
+    const ValueId w = ctx_.transpose(ctx_.reshape(ctx_.input(1), split), order);
+    const ValueId filters = ctx_.reshape(w, shape);
+    Ints turned;
+    for (size_t d = 0; d < rank_; ++d) {
+      if (axes_[d].kernel > 1) turned.push_back(static_cast<int64_t>(2 + d));
+    }
+    return turned.empty() ? filters : ctx_.emit("reverse", {filters}, {{"axes", turned}});
+  }
+
+  // [N, C, pixels..] of all phases whose numbers along the first axes are given: those of the next
+  // axis side by side.
+  ValueId joined(std::vector<int64_t>& phases) {
+    const size_t d = phases.size();
+    if (d == rank_) return phase(phases);
+    NodeBuilder::Inputs parts;
+    for (int64_t r = 0; r < axes_[d].stride; ++r) {
+      phases.push_back(r);
+      parts.push_back(joined(phases));
+      phases.pop_back();
+    }
+    if (parts.size() == 1) return *parts[0];
+    Shape shape = ctx_.shape(*parts[0]);
+    shape[2 + d] *= axes_[d].stride;
+    return ctx_.reshape(
+        ctx_.emit("stack", std::move(parts), {{"axis", static_cast<int64_t>(3 + d)}}), shape);
+  }
+
+  ValueId phase(const std::vector<int64_t>& phases) {
+    ValueId x = ctx_.input(0);
+    ValueId w = filters_;
+    Ints begins;
+    Ints ends;
+    Ints spreads;
+    for (size_t d = 0; d < rank_; ++d) {
+      const PhasedAxis& axis = axes_[d];
+      const PhaseTaps taps = taps_of(axis, phases[d]);
+      if (taps.count == 0) return zeros();
+      w = every_tap(w, d, axis, taps);
+      int64_t begin = taps.shift + (taps.count - 1) * axis.spread() - axis.first_place();
+      int64_t end = axis.places() - axis.out - taps.shift + axis.first_place();
+      const int64_t first = std::max<int64_t>(0, -begin);
+      const int64_t count = axis.out - first - std::max<int64_t>(0, -end);
+      if (count <= 0) return zeros();
+      x = part(x, 2 + d, first, count);
+      begins.push_back(std::max<int64_t>(0, begin));
+      ends.push_back(std::max<int64_t>(0, end));
+      spreads.push_back(axis.spread());
+    }
+    begins.insert(begins.end(), ends.begin(), ends.end());
+    return ctx_.emit("conv", {x, w},
+                     {{"pads", begins}, {"dilation", spreads}, {"groups", conv_.groups}});
+  }
+
+  // Of an axis of the turned filters.
+  ValueId every_tap(ValueId w, size_t d, const PhasedAxis& axis, const PhaseTaps& taps) {
+    if (taps.count == axis.kernel) return w;
+    const int64_t last = axis.kernel - 1 - taps.first;
+    return ctx_.emit("slice", {w},
+                     {{"axes", Ints{static_cast<int64_t>(2 + d)}},
+                      {"starts", Ints{last - (taps.count - 1) * axis.step()}},
+                      {"ends", Ints{last + 1}},
+                      {"steps", Ints{axis.step()}}});
+  }
+
+  ValueId part(ValueId x, size_t axis, int64_t first, int64_t count) {
+    if (ctx_.shape(x)[axis] == count) return x;
+    return ctx_.emit("narrow", {x},
+                     {{"axis", static_cast<int64_t>(axis)}, {"start", first}, {"len", count}});
+  }
+
+  ValueId zeros() {
+    Shape shape = {conv_.x[0], conv_.x[1]};
+    for (const PhasedAxis& axis : axes_) shape.push_back(axis.places());
+    return ctx_.filled({ctx_.dtype(ctx_.input(0)), shape}, 0);
+  }
+
+  RewriteContext& ctx_;
+  const Forward& conv_;
+  size_t rank_;
+  std::vector<PhasedAxis> axes_;
+  ValueId filters_{};
+};
+
+// What each window sees, [N * places, C * taps]. Windows of one tap that read no pads are pixels.
+ValueId columns_of(RewriteContext& ctx, const Forward& conv) {
+  const size_t n = conv.window.rank;
+  const Ints stride = list_of(ctx, "stride", n, 1);
+  const Ints pads = list_of(ctx, "pads", 2 * n, 0);
+  const bool has_pads = std::ranges::any_of(pads, [](const Dim& pad) { return pad != 0; });
+  if (conv.window.taps() > 1 || has_pads || has_free_sizes(conv.window)) {
+    return ctx.emit("im2col", {ctx.input(0)},
+                    {{"kernel", spatial_of(conv.w)},
+                     {"stride", stride},
+                     {"pads", pads},
+                     {"dilation", list_of(ctx, "dilation", n, 1)}});
+  }
+  ValueId pixels = ctx.input(0);
+  if (!conv.window.is_pointwise()) {
+    pixels = ctx.emit("slice", {pixels},
+                      {{"axes", axes_from(2, n + 2)},
+                       {"starts", Ints(n, 0)},
+                       {"ends", spatial_of(conv.x)},
+                       {"steps", stride}});
+  }
+  const Dim places = conv.window.out_count();
+  const ValueId planes = ctx.reshape(pixels, {conv.x[0], conv.x[1], places});
+  return ctx.reshape(ctx.turn(planes), {conv.x[0] * places, conv.x[1]});
+}
+
 // dw [Co, C * taps] as dy [Co, N * places] times the columns of x's windows.
 ValueId weight_by_columns(RewriteContext& ctx, const Forward& conv) {
   const Dim places = conv.window.out_count();
-  const ValueId columns = ctx.emit("im2col", {ctx.input(0)},
-                                   {{"kernel", spatial_of(conv.w)},
-                                    {"stride", list_of(ctx, "stride", conv.window.rank, 1)},
-                                    {"pads", list_of(ctx, "pads", 2 * conv.window.rank, 0)},
-                                    {"dilation", list_of(ctx, "dilation", conv.window.rank, 1)}});
+  const ValueId columns = columns_of(ctx, conv);
   const ValueId planes = ctx.reshape(ctx.input(1), {conv.x[0], conv.w[0], places});
   const ValueId dy = ctx.reshape(ctx.transpose(planes, {1, 0, 2}), {conv.w[0], conv.x[0] * places});
   return ctx.reshape(ctx.emit("matmul", {dy, columns},
@@ -214,7 +402,11 @@ bool decompose_conv_backward(RewriteContext& ctx) {
       forward_of(ctx, ctx.shape(ctx.input(0)), ctx.shape(ctx.input(1)));
   if (!conv) return false;
   if (is_of_input(ctx)) {
-    decompose_of_input(ctx, *conv);
+    if (has_free_sizes(conv->window)) {
+      of_input_by_transposed(ctx, *conv);
+    } else {
+      ctx.replace_output(0, PhasedGradient(ctx, *conv).run());
+    }
     return true;
   }
   const ValueId dw =

@@ -436,18 +436,10 @@ double stream_time(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
 }
 
-// Tokens of two layers of Llama-8B's shape by dequant_matvec and by this, us, one run each on an
-// H200, 2026-11-26: q8_0 331 and 249; q4_0 192 and 179, by a form of two tiles at a time; q6_k 209
-// and 248 (tests/bench/results/2026-11-26-h200-language.md). q4_k showed no difference.
-constexpr std::array kRowTypes = {DType::q4_0, DType::q8_0};
-
-// Bytes at the memory's speed, with what makes dequant_matvec the faster for the other types.
+// Bytes at the memory's speed.
 double row_time(const OfferContext& at, const WeightedProduct& product) {
-  constexpr double kOthers = 1.1;
-  const double bound = thread_bound_microseconds(
+  return thread_bound_microseconds(
       at.device(), {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()), .flops = 0});
-  const DType w = product.w.dtype();
-  return std::ranges::find(kRowTypes, w) != kRowTypes.end() ? bound : kOthers * bound;
 }
 
 // What both streamed forms are given.
@@ -485,6 +477,7 @@ bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
   define_stream(ctx, dispatch, product, stream.threads());
   dispatch.define("RLX_ONE_ROW", 1)
       .define("RLX_WARPS", stream.warps)
+      .define("RLX_ROUND_TEAMS", stream.teams)
       .define("RLX_TILES", stream.tiles)
       .define("RLX_STAGES", stream.stages)
       .define("RLX_GROUPS", stream.groups)

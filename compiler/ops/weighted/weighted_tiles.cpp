@@ -78,6 +78,14 @@ int64_t stream_stages(int64_t bytes) {
   return 3 * bytes <= kRingBytes ? 3 : 2;
 }
 
+// Whether the lines' bytes are whole pieces of 16 (kWholeLines of
+// cuda_kernels/lib/block_lines.cuh), in rounds of so many slices too.
+bool has_whole_lines(const WeightedSize& size, DType w, int64_t warps) {
+  const int64_t slice_bytes = kSliceElements / block_elements(w) * block_bytes(w);
+  const int64_t line_bytes = size.k / kSliceElements * slice_bytes;
+  return size.k % kSliceElements == 0 && line_bytes % 16 == 0 && warps * slice_bytes % 16 == 0;
+}
+
 VectorTeams teams_of_columns() {
   VectorTeams teams;
   teams.lanes = 8;
@@ -215,6 +223,11 @@ RowStream choose_row_stream(const WeightedSize& size, DType w, const DeviceModel
   const int64_t at_once = device.multiprocessors * kStreamGroups;
   stream.groups = std::min(tiles, at_once * ceil_div(tiles, at_once * kMostRowTiles));
   stream.tiles = ceil_div(tiles, stream.groups);
+  // A workgroup that has its multiprocessor alone takes the threads of two.
+  const bool is_alone = tiles <= device.multiprocessors;
+  const bool has_rounds = size.k / kSliceElements >= 2 * stream.warps;
+  if (is_alone && has_rounds && has_whole_lines(size, w, stream.warps))
+    stream.teams = kStreamGroups;
   return stream;
 }
 

@@ -70,11 +70,12 @@ inline constexpr int64_t kStreamLines = 16;
 // How that for one row does (cuda_kernels/lib/block_row.cuh): workgroups share the tiles evenly.
 struct RowStream {
   int64_t warps = 1;   // that share out k
-  int64_t stages = 2;  // of a warp's ring
+  int64_t teams = 1;   // of so many warps, which take turns at the rounds of k
+  int64_t stages = 2;  // of a warp's ring, where lines are no whole pieces of 16 bytes
   int64_t tiles = 1;   // of a workgroup at most
   int64_t groups = 0;
 
-  [[nodiscard]] uint32_t threads() const { return static_cast<uint32_t>(32 * warps); }
+  [[nodiscard]] uint32_t threads() const { return static_cast<uint32_t>(32 * warps * teams); }
 };
 RowStream choose_row_stream(const WeightedSize& size, DType w, const DeviceModel& device);
 

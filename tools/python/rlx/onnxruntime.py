@@ -56,6 +56,14 @@ def get_device() -> str:
     return "GPU" if "CUDAExecutionProvider" in get_available_providers() else "CPU"
 
 
+def set_default_logger_severity(severity: int) -> None:
+    """Taken and without effect: there are no messages but errors and warnings of Python."""
+
+
+def set_default_logger_verbosity(verbosity: int) -> None:
+    """As set_default_logger_severity."""
+
+
 class GraphOptimizationLevel:
     """Levels of SessionOptions.graph_optimization_level: as rlxc -O0, -O1, -O2, -O2."""
 
@@ -126,6 +134,18 @@ class NodeArg(NamedTuple):
     name: str
     type: str
     shape: List[Union[int, str, None]]
+
+
+class ModelMetadata(NamedTuple):
+    """What an ONNX model's file says of itself; of a .plan the name of its model and the compiler, as graph_name and producer_name."""
+
+    custom_metadata_map: Dict[str, str]
+    description: str
+    domain: str
+    graph_description: str
+    graph_name: str
+    producer_name: str
+    version: int
 
 
 class OrtValue:
@@ -274,6 +294,12 @@ class InferenceSession:
         """Outputs in order."""
         return self._ports("outputs")
 
+    def get_modelmeta(self) -> ModelMetadata:
+        """Names, version and the custom texts of the model's file."""
+        if self._model is None:
+            return ModelMetadata({}, "", "", "", self._plan.name, self._plan.producer, 0)
+        return ModelMetadata(**self._model[2])
+
     def get_overridable_initializers(self) -> List[NodeArg]:
         return []
 
@@ -288,7 +314,7 @@ class InferenceSession:
     def run(self, output_names: Optional[Sequence[str]], input_feed: Dict[str, Any], run_options: Optional[RunOptions] = None) -> List:
         """Outputs of these names in this order, or all where None (or empty)."""
         names = list(output_names) if output_names else [port.name for port in self.get_outputs()]
-        feed = {name: value._value if isinstance(value, OrtValue) else value for name, value in input_feed.items()}
+        feed = self._feed(input_feed)
         with self._lock:
             results = self._session_for(feed).run(feed, outputs=list(dict.fromkeys(names)))
         return [results[name] for name in names]
@@ -303,8 +329,9 @@ class InferenceSession:
         """Runs with what is bound; the outputs are those that were bound, all where none was."""
         names = list(iobinding._outputs) or [port.name for port in self.get_outputs()]
         out = {name: value for name, value in iobinding._outputs.items() if value is not None}
+        feed = self._feed(iobinding._inputs)
         with self._lock:
-            results = self._session_for(iobinding._inputs).run(iobinding._inputs, outputs=names, out=out)
+            results = self._session_for(feed).run(feed, outputs=names, out=out)
         iobinding._results = {name: results[name] for name in names}
 
     def end_profiling(self):
@@ -320,6 +347,22 @@ class InferenceSession:
         if self._plan is None:
             return self._model[kind == "outputs"]
         return [NodeArg(port.name, f"tensor({_TYPES[port.dtype]})", list(port.shape)) for port in getattr(self._plan, kind)]
+
+    def _feed(self, given):
+        """Every input by name; what is no array (a list, a number) becomes one of the input's type, as with onnxruntime."""
+        ports = {port.name: port for port in self.get_inputs()}
+        unknown, missing = sorted(given.keys() - ports.keys()), [name for name in ports if name not in given]
+        if unknown or missing:
+            raise ArgumentError("; ".join(filter(None, [
+                unknown and f"the model has no input {', '.join(map(repr, unknown))}",
+                missing and f"no value for input {', '.join(map(repr, missing))}"])) + f"; its inputs are {', '.join(map(repr, ports))}", 1)
+        feed = {}
+        for name, value in given.items():
+            value = value._value if isinstance(value, OrtValue) else value
+            if not hasattr(value, "shape") and not hasattr(value, "__dlpack__"):
+                value = np.asarray(value, _dtype_of(ports[name]))
+            feed[name] = value
+        return feed
 
     def _read(self):
         if isinstance(self._source, bytes):
@@ -399,6 +442,14 @@ def _choose(providers, provider_options):
     raise ArgumentError(f"no device for {', '.join(name for name, _ in named)}. {missing_devices()}".rstrip(), 1)
 
 
+def _dtype_of(port):
+    """NumPy's dtype of a port's type."""
+    for number, name in enumerate(_arrays.NAMES):
+        if port.type == f"tensor({_TYPES[name]})":
+            return _arrays.numpy_dtype(number)
+    raise ArgumentError(f"input {port.name!r} is a {port.type}, which rlx does not have", 1)
+
+
 def _parse_dims(text):
     dims = {}
     for part in filter(None, text.split(",")):
@@ -473,5 +524,6 @@ def _model_ports(content):
     ports = _compiler.onnx_ports(content)
     if ports is None:
         raise ArgumentError("the file is no ONNX model; a model of another kind is compiled by rlx.compile to a .plan", 1)
-    return tuple([NodeArg(name, f"tensor({_ELEMENTS.get(element, element)})", list(dims)) for name, element, dims in side]
-                 for side in ports)
+    inputs, outputs, metadata = ports
+    return (*([NodeArg(name, f"tensor({_ELEMENTS.get(element, element)})", list(dims)) for name, element, dims in side]
+              for side in (inputs, outputs)), metadata)
