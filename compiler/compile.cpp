@@ -98,6 +98,7 @@ PassOptions pass_options(const CompileOptions& options, const Target* target) {
           .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
           .disabled = options.disabled_passes,
           .without = options.without,
+          .prefer = options.prefer,
           .control = options.control,
           .dump_after = options.dump_after,
           .dump = options.dump,
@@ -132,6 +133,7 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
     TargetBuild& build = compilation.builds.emplace_back();
     std::vector<std::string> log;
     build.target = with_model(known, options, log);
+    for (const std::string& name : options.prefer) log.push_back("--prefer " + name);
     build.module = compilation.module;
     if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, build.target.get()),
                     diagnostics, log)) {
@@ -160,7 +162,8 @@ bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagn
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
                                               : ProductPrecision::F32,
-                              .without = &options.without};
+                              .without = &options.without,
+                              .prefer = &options.prefer};
   for (const Graph& graph : build.module.entries) {
     std::vector<StepRegion>& regions = build.regions.emplace_back();
     auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);

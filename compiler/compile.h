@@ -40,6 +40,7 @@ struct CompileOptions {
       kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;
   std::vector<std::string> without;             // kernels that are not taken (lower/offer_names.h)
+  std::vector<std::string> prefer;              // kernels that are taken wherever they fit
   ControlFlow control = ControlFlow::Unrolled;  // of loops and branches
   bool in_place = true;  // results may take over the bytes of inputs that die
   bool serial = false;   // a barrier behind each step

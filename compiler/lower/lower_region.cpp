@@ -21,8 +21,12 @@ namespace {
 
 const TensorType kWordType{.dtype = DType::i32, .shape = {}};
 
+bool same_layout(const TensorRef& a, const TensorRef& b) {
+  return a.offset_bytes == b.offset_bytes && a.strides == b.strides;
+}
+
 bool same_view(const TensorRef& a, const TensorRef& b) {
-  return a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.strides == b.strides;
+  return a.buffer == b.buffer && same_layout(a, b);
 }
 
 class RegionLowering {
@@ -188,7 +192,8 @@ class RegionLowering {
       const size_t step = program_.steps.size();
       emit_strided_copy(inner.options, program_, step_for("what the next trip begins with"),
                         given[i], carried_[i]);
-      if (program_.steps.size() == step + 1)
+      // What lies otherwise than the carry is no copy of its bytes.
+      if (program_.steps.size() == step + 1 && same_layout(given[i], carried_[i]))
         copies.push_back({.step = step,
                           .from = given[i].buffer,
                           .carry = carried_[i].buffer,

@@ -164,6 +164,12 @@ class BodyInliner {
     const auto found = states_.find(state);
     if (found != states_.end()) return found->second;
     if (capture_state_) return states_[state] = capture_state_(state);
+    // A state has one value in a graph: see V4.1.
+    for (uint32_t i = 0; i < graph_.value_count(); ++i) {
+      const Value& value = graph_.value(ValueId(i));
+      if (value.origin == ValueOrigin::State && value.state == state)
+        return states_[state] = ValueId(i);
+    }
     const State& known = module_.state(state);
     return states_[state] = graph_.add_value({.name = graph_.fresh_name(known.name),
                                               .type = known.type,

@@ -22,6 +22,7 @@ struct PassOptions {
   std::string precision = "f32";      // "f32", "tf32", "f16", "bf16" or "mixed"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::vector<std::string> without;   // offers of kernels that are not taken
+  std::vector<std::string> prefer;    // and those that are taken wherever they fit
   ControlFlow control = ControlFlow::Auto;
   std::string dump_after;
   std::function<void(const std::string& text)> dump;
@@ -33,7 +34,8 @@ inline OfferContext offer_context(const PassOptions& options) {
   return OfferContext(
       {.target = options.target,
        .products = options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32,
-       .without = &options.without});
+       .without = &options.without,
+       .prefer = &options.prefer});
 }
 
 // Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused

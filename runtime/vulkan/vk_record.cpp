@@ -15,6 +15,7 @@ constexpr VkPipelineStageFlags kWorkStages =
 constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kWorkAccesses =
     kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+constexpr VkAccessFlags kAllAccesses = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
 
 void barrier(const Context& context, VkCommandBuffer commands, VkPipelineStageFlags source_stages,
              VkAccessFlags source, VkPipelineStageFlags target_stages, VkAccessFlags target) {
@@ -170,8 +171,11 @@ class EntryRecorder {
     const uint32_t end = region.first_step() + step_count;
     const uint32_t trips = step_count < region.step_count() ? 1 : region.most_trips();
     for (uint32_t trip = 0; trip < trips; ++trip) {
-      if (trip > 0) wave_barrier();
-      if (region.word().has_value()) begin_trip(*region.word());
+      if (region.word().has_value()) {
+        begin_trip(*region.word());
+      } else if (trip > 0) {
+        wave_barrier();
+      }
       for (uint32_t s = region.first_step(); s < end; ++s) {
         if (s > region.first_step() && steps_[s].wave() != steps_[s - 1].wave()) wave_barrier();
         recorder_.record(steps_[s]);
@@ -180,10 +184,12 @@ class EntryRecorder {
     }
   }
 
+  // Waits for all that stands before it.
   void begin_trip(uint32_t word) {
-    barrier(context_, commands_, kWorkStages, kWorkWrites,
-            VK_PIPELINE_STAGE_CONDITIONAL_RENDERING_BIT_EXT,
-            VK_ACCESS_CONDITIONAL_RENDERING_READ_BIT_EXT);
+    // Behind a barrier for the stage of conditional rendering alone, NVIDIA's driver 580 reads what
+    // the word was before.
+    barrier(context_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, kAllAccesses,
+            VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, kAllAccesses);
     const Place& place = linked_.places[word];
     const VkConditionalRenderingBeginInfoEXT info = {
         .sType = VK_STRUCTURE_TYPE_CONDITIONAL_RENDERING_BEGIN_INFO_EXT,

@@ -40,8 +40,9 @@ std::vector<Tensor> run_everywhere(const std::string& text, const std::vector<Te
       REQUIRE(plan != nullptr);
       for (const auto& device : present_devices().devices) {
         TestSession session(*device, plan);
-        // The second run finds what the first one left.
+        // The second run finds what the first one left, but for states.
         for (int run = 0; run < 2; ++run) {
+          REQUIRE(session.session().reset_states().ok());
           const auto got = session.run(0, inputs, std::byte{0xA5});
           REQUIRE(got.size() == wanted->size());
           for (size_t i = 0; i < got.size(); ++i) {
@@ -246,6 +247,31 @@ TEST_CASE("loops and branches inside a loop run inside each trip of it") {
     const auto got = run_everywhere(
         text, {whole(DType::i32, {}, {trips}), reals({4}, {1, 2, -0.5, 3}), reals({}, {20})});
     CHECK(got[2].integers[0] == std::max<int64_t>(trips, 0));
+  }
+}
+
+TEST_CASE("a trip begins with a view of what the one before made") {
+  // (a, b, c) -> (reverse(cumsum(a + x)), transpose(cumsum(b)), a part of it, which moves on)
+  const std::string text = graph(
+      input("m", "[]", "i64") + ", " + input("x", "[4]") + ", " + input("b", "[2, 2]"),
+      control("loop", R"("m", null, "x", "b", "x")", R"("y", "z", "w", "rows")",
+              body("body", R"("i", "go", "a0", "b0", "c0")",
+                   node("add", R"("a0", "x")", "s") + ", " +
+                       node("cumsum", R"("s")", "t", R"({"axis": 0})") + ", " +
+                       node("reverse", R"("t")", "a1", R"({"axes": [0]})") + ", " +
+                       node("cumsum", R"("b0")", "u", R"({"axis": 1})") + ", " +
+                       node("transpose", R"("u")", "b1", R"({"perm": [1, 0]})") + ", " +
+                       node("reverse", R"("a0")", "c1", R"({"axes": [0]})"),
+                   R"("go", "a1", "b1", "c1", "c0")"),
+              R"({"max_iterations": 4})"),
+      R"("y", "z", "w", "rows")");
+  for (const int64_t trips : {0, 1, 2, 4}) {
+    INFO("trips " << trips);
+    const auto got =
+        run_everywhere(text, {whole(DType::i64, {}, {trips}), reals({4}, {1, 2, -3, 5}),
+                              reals({2, 2}, {1, 2, 0, 5})});
+    if (trips == 1) CHECK(got[0].floats == std::vector<double>{10, 0, 6, 2});
+    if (trips == 1) CHECK(got[1].floats == std::vector<double>{1, 0, 3, 5});
   }
 }
 

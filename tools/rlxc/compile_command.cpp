@@ -45,6 +45,7 @@ struct CompileArguments {
   std::string kernels;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> without;
+  std::vector<std::string> prefer;
   std::string dump_after;
   bool time_passes = false;
   bool no_debug = false;
@@ -105,6 +106,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.kernels_dir = arguments.kernels;
   options.disabled_passes = arguments.disabled_passes;
   options.without = arguments.without;
+  options.prefer = arguments.prefer;
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
   options.serial = arguments.serial;
@@ -288,6 +290,11 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("--without", arguments->without,
                  "Kernels that are not to be taken where another one fits, as inspect --why names "
                  "them, with commas between; \"library\" for the vendor's")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--prefer", arguments->prefer,
+                 "Kernels that are to be taken wherever they fit, even where another one is "
+                 "expected to be faster; named as for --without")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");
