@@ -47,6 +47,7 @@ class BodyInliner {
       : module_(module), graph_(graph), control_(control), diagnostics_(diagnostics) {}
 
   size_t run() {
+    if (has_free_sizes()) control_ = ControlFlow::Unrolled;
     size_t changed = 0;
     const std::vector<NodeId> order = graph_.order();
     for (const NodeId id : order) {
@@ -301,6 +302,8 @@ class BodyInliner {
     BodyValues carries;
   };
 
+  // Entries with free sizes have no regions (V16.1).
+  [[nodiscard]] bool has_free_sizes() const;
   [[nodiscard]] bool becomes_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> expand_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> branch_region(const Node& node, const BodyPlace& place);

@@ -94,6 +94,12 @@ bool has_small_rows(const Graph& body, size_t first) {
 
 }  // namespace
 
+bool BodyInliner::has_free_sizes() const {
+  for (uint32_t i = 0; i < graph_.value_count(); ++i)
+    if (!is_fixed(graph_, ValueId(i))) return true;
+  return false;
+}
+
 bool BodyInliner::becomes_region(const Node& node, const BodyPlace& place) {
   if (control_ == ControlFlow::Unrolled || place.active || node.op == OpId::call) return false;
   const BodySize size = size_of(graph_, node);

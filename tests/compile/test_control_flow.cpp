@@ -624,6 +624,33 @@ TEST_CASE("a loop of a thousand trips is a region of a few steps") {
   CHECK_FALSE(entry.regions()->Get(0)->word().has_value());
 }
 
+TEST_CASE("an entry with free sizes has no regions, not even of loops without such") {
+  std::string text =
+      graph(input("x", R"(["n"])") + ", " + input("z", "[8]"),
+            node("neg", R"("x")", "y") + ", " +
+                control("scan", R"("z")", R"("last")",
+                        body("body", R"("c")", node("cumsum", R"("c")", "e", R"({"axis": 0})"),
+                             R"("e")"),
+                        R"({"length": 3})"),
+            R"("y", "last")");
+  text.insert(1, R"("symbols": [{"name": "n", "min": 1, "max": 100}], )");
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  REQUIRE(source.has_value());
+  for (const bool is_free : {false, true}) {
+    const DimBindings dims = is_free ? DimBindings{} : DimBindings{{"n", 5}};
+    const FreeDims free_dims = is_free ? FreeDims{{"n", {1, 100, 1}}} : FreeDims{};
+    const auto module = bind_module(*source, dims, ".", diagnostics, free_dims);
+    REQUIRE(module.has_value());
+    const auto plan = compile_plan(*module, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    CHECK((plan->entry(0).regions() == nullptr) == is_free);
+  }
+}
+
 TEST_CASE("a branch that is not taken does not run, and a loop ends with its condition") {
   // Each step of a region writes to what it carries: with no trip the carried values stay.
   const std::string text = with_constants(counting("8"));
