@@ -252,24 +252,23 @@ TEST_CASE("loops and branches inside a loop run inside each trip of it") {
 
 TEST_CASE("a trip begins with a view of what the one before made") {
   // (a, b, c) -> (reverse(cumsum(a + x)), transpose(cumsum(b)), a part of it, which moves on)
-  const std::string text = graph(
-      input("m", "[]", "i64") + ", " + input("x", "[4]") + ", " + input("b", "[2, 2]"),
-      control("loop", R"("m", null, "x", "b", "x")", R"("y", "z", "w", "rows")",
-              body("body", R"("i", "go", "a0", "b0", "c0")",
-                   node("add", R"("a0", "x")", "s") + ", " +
-                       node("cumsum", R"("s")", "t", R"({"axis": 0})") + ", " +
-                       node("reverse", R"("t")", "a1", R"({"axes": [0]})") + ", " +
-                       node("cumsum", R"("b0")", "u", R"({"axis": 1})") + ", " +
-                       node("transpose", R"("u")", "b1", R"({"perm": [1, 0]})") + ", " +
-                       node("reverse", R"("a0")", "c1", R"({"axes": [0]})"),
-                   R"("go", "a1", "b1", "c1", "c0")"),
-              R"({"max_iterations": 4})"),
-      R"("y", "z", "w", "rows")");
+  const std::string text =
+      graph(input("m", "[]", "i64") + ", " + input("x", "[4]") + ", " + input("b", "[2, 2]"),
+            control("loop", R"("m", null, "x", "b", "x")", R"("y", "z", "w", "rows")",
+                    body("body", R"("i", "go", "a0", "b0", "c0")",
+                         node("add", R"("a0", "x")", "s") + ", " +
+                             node("cumsum", R"("s")", "t", R"({"axis": 0})") + ", " +
+                             node("reverse", R"("t")", "a1", R"({"axes": [0]})") + ", " +
+                             node("cumsum", R"("b0")", "u", R"({"axis": 1})") + ", " +
+                             node("transpose", R"("u")", "b1", R"({"perm": [1, 0]})") + ", " +
+                             node("reverse", R"("a0")", "c1", R"({"axes": [0]})"),
+                         R"("go", "a1", "b1", "c1", "c0")"),
+                    R"({"max_iterations": 4})"),
+            R"("y", "z", "w", "rows")");
   for (const int64_t trips : {0, 1, 2, 4}) {
     INFO("trips " << trips);
-    const auto got =
-        run_everywhere(text, {whole(DType::i64, {}, {trips}), reals({4}, {1, 2, -3, 5}),
-                              reals({2, 2}, {1, 2, 0, 5})});
+    const auto got = run_everywhere(text, {whole(DType::i64, {}, {trips}),
+                                           reals({4}, {1, 2, -3, 5}), reals({2, 2}, {1, 2, 0, 5})});
     if (trips == 1) CHECK(got[0].floats == std::vector<double>{10, 0, 6, 2});
     if (trips == 1) CHECK(got[1].floats == std::vector<double>{1, 0, 3, 5});
   }
@@ -625,14 +624,13 @@ TEST_CASE("a loop of a thousand trips is a region of a few steps") {
 }
 
 TEST_CASE("an entry with free sizes has no regions, not even of loops without such") {
-  std::string text =
-      graph(input("x", R"(["n"])") + ", " + input("z", "[8]"),
-            node("neg", R"("x")", "y") + ", " +
-                control("scan", R"("z")", R"("last")",
-                        body("body", R"("c")", node("cumsum", R"("c")", "e", R"({"axis": 0})"),
-                             R"("e")"),
-                        R"({"length": 3})"),
-            R"("y", "last")");
+  std::string text = graph(
+      input("x", R"(["n"])") + ", " + input("z", "[8]"),
+      node("neg", R"("x")", "y") + ", " +
+          control("scan", R"("z")", R"("last")",
+                  body("body", R"("c")", node("cumsum", R"("c")", "e", R"({"axis": 0})"), R"("e")"),
+                  R"({"length": 3})"),
+      R"("y", "last")");
   text.insert(1, R"("symbols": [{"name": "n", "min": 1, "max": 100}], )");
   CompileOptions options = test_options(2);
   options.control = ControlFlow::Regions;

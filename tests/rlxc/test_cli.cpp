@@ -385,10 +385,10 @@ TEST_CASE("--prefer takes a kernel wherever it fits, and refuses what no kernel 
   CHECK(contains(preferred, "vulkan: --prefer matmul"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--prefer", "matmull"})).errors,
                  "--prefer \"matmull\": no kernel of that name"));
-  CHECK(contains(expect(1, place,
-                        compile_arguments(place, {"--prefer", "matmul", "--without", "matmul"}))
-                     .errors,
-                 "--without leaves it out"));
+  CHECK(contains(
+      expect(1, place, compile_arguments(place, {"--prefer", "matmul", "--without", "matmul"}))
+          .errors,
+      "--without leaves it out"));
 }
 
 TEST_CASE("--precision and --no-debug make other plans that verify") {
