@@ -15,7 +15,6 @@ constexpr VkPipelineStageFlags kWorkStages =
 constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kWorkAccesses =
     kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
-constexpr VkAccessFlags kAllAccesses = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
 
 void barrier(const Context& context, VkCommandBuffer commands, VkPipelineStageFlags source_stages,
              VkAccessFlags source, VkPipelineStageFlags target_stages, VkAccessFlags target) {
@@ -188,8 +187,9 @@ class EntryRecorder {
   void begin_trip(uint32_t word) {
     // Behind a barrier for the stage of conditional rendering alone, NVIDIA's driver 580 reads what
     // the word was before.
-    barrier(context_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, kAllAccesses,
-            VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, kAllAccesses);
+    barrier(context_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
+            VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+            VK_ACCESS_CONDITIONAL_RENDERING_READ_BIT_EXT | kWorkAccesses);
     const Place& place = linked_.places[word];
     const VkConditionalRenderingBeginInfoEXT info = {
         .sType = VK_STRUCTURE_TYPE_CONDITIONAL_RENDERING_BEGIN_INFO_EXT,
