@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -311,14 +310,15 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->type_name("NAME");
   app.add_flag("--serial", arguments->serial,
                "A barrier behind each step, in the model's order: for looking for faults");
-  static const std::map<std::string, ControlFlow> kControls = {{"auto", ControlFlow::Auto},
-                                                               {"unrolled", ControlFlow::Unrolled},
-                                                               {"regions", ControlFlow::Regions}};
-  app.add_option("--control", arguments->control,
-                 "Loops and branches that the run decides: unrolled and computed both ways, as "
-                 "regions that the device runs as often as it must wherever they can be, or auto: "
-                 "regions where they are worth it")
-      ->transform(CLI::CheckedTransformer(kControls, CLI::ignore_case));
+  const tool::Choices<ControlFlow> controls = {{"unrolled", ControlFlow::Unrolled},
+                                               {"auto", ControlFlow::Auto},
+                                               {"regions", ControlFlow::Regions}};
+  tool::add_choice(
+      app, "--control", arguments->control, controls,
+      "Loops and branches that the run decides: unrolled, unless given: as straight steps, "
+      "branches "
+      "computed both ways; regions: repeated by the device as often as it must, wherever that can "
+      "be; auto: where that is worth it");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };
