@@ -130,8 +130,10 @@ std::optional<BodyValues> BodyInliner::expand_region(const Node& node, const Bod
   return scan_region(node, place);
 }
 
+// Named apart from what stands for an unrolled loop, so that plans of both kinds can be compared.
 ValueId BodyInliner::word_of(ValueId flag_value, const std::string& path) {
-  return emit("cast", {flag(flag_value, path)}, path, {{"to", std::string("i32")}});
+  const std::string word = path + ".word";
+  return emit("cast", {flag(flag_value, word)}, word, {{"to", std::string("i32")}});
 }
 
 std::optional<BodyInliner::Repeated> BodyInliner::repeat(Repeat what, const BodyPlace& place,
@@ -305,9 +307,9 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
   const int64_t last = is_counted ? known->integers.front() : form.max_iterations;
   // The run may end it before, or it may want to go on behind its bound.
   Going going;
-  if (node.inputs[kLoopCondition]) go_on(going, *node.inputs[kLoopCondition], place.path);
-  if (is_asked)
-    going.holds = both(going.holds, emit("gt", {trips, number(0)}, place.path), place.path);
+  const std::string begins = place.path + ".word";
+  if (node.inputs[kLoopCondition]) go_on(going, *node.inputs[kLoopCondition], begins);
+  if (is_asked) going.holds = both(going.holds, emit("gt", {trips, number(0)}, begins), begins);
   BodyValues carries;
   for (size_t i = 0; i < form.carries; ++i) carries.push_back(*node.inputs[kLoopFirstCarry + i]);
   for (size_t i = 0; i < form.rows; ++i) {
