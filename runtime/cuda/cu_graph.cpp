@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/base/text.h"
@@ -153,6 +154,7 @@ class GraphBuilder {
   }
 
   Status instantiate() {
+    RLX_RETURN_IF_ERROR(add_early_edges());
     CUgraphExec exec = nullptr;
     RLX_RETURN_IF_ERROR(context_.check(api_.cuGraphInstantiateWithFlags(&exec, graph_, 0),
                                        "cuGraphInstantiateWithFlags"));
@@ -233,7 +235,10 @@ class GraphBuilder {
   // One node that stands for the steps.
   Status join(const Trips& trips, std::span<const CUgraphNode> last) {
     CUgraphNode node = last.front();
-    if (last.size() > 1) RLX_RETURN_IF_ERROR(add_empty(last, node));
+    if (last.size() > 1) {
+      note_successor(last);
+      RLX_RETURN_IF_ERROR(add_empty(last, node));
+    }
     stand_for(trips, node);
     return {};
   }
@@ -251,6 +256,7 @@ class GraphBuilder {
         api_.cuGraphConditionalHandleCreate(&decide.condition, graph_, context_.handle, 0, 0),
         "cuGraphConditionalHandleCreate"));
     CUgraphNode decided = nullptr;
+    note_successor(before);
     RLX_RETURN_IF_ERROR(code_.region_kernel.add(context_, graph_, before, decide, decided));
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
@@ -279,7 +285,9 @@ class GraphBuilder {
     // After the only trip nothing is left to decide.
     if (decide.most_trips == 1) return {};
     CUgraphNode decided = nullptr;
-    return code_.region_kernel.add(context_, graph_, word_writers(region, trips), decide, decided);
+    const std::vector<CUgraphNode> writers = word_writers(region, trips);
+    note_successor(writers);
+    return code_.region_kernel.add(context_, graph_, writers, decide, decided);
   }
 
   // Of the last trip added. What decides of the next one waits for nothing else: a body is over
@@ -303,6 +311,7 @@ class GraphBuilder {
   // What successors of the step wait for goes to nodes_.
   Status add_step(uint32_t index, std::span<const CUgraphNode> before) {
     const fb::Step& step = PlanView::steps(*linked_.entry)[index];
+    note_successor(before);
     CUgraphNode node = nullptr;
     Status status;
     switch (step.kind()) {
@@ -343,37 +352,52 @@ class GraphBuilder {
           api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
           text_of("a cluster of ", value.clusterDim.x, " workgroups")));
     }
-    bool programmatic = false;
-    RLX_RETURN_IF_ERROR(may_start_early(launch.variant(), before, programmatic));
-    return add_edges(before, node, programmatic);
+    bool is_early = false;
+    RLX_RETURN_IF_ERROR(may_start_early(launch.variant(), before, is_early));
+    if (!is_early) return add_edges(before, node, {}, graph_);
+    early_starts_.push_back({.graph = graph_, .before = before.front(), .node = node});
+    return {};
   }
 
-  // A kernel that waits by itself starts while kernels before it still run. Beside a predecessor of
-  // another kind, or too many of them, the driver orders all of them fully and takes longer to do
-  // so.
+  void note_successor(std::span<const CUgraphNode> before) {
+    for (const CUgraphNode node : before) ++successors_[node];
+  }
+
+  // A kernel that waits by itself may start while the only kernel before it still runs.
   Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
-                         bool& programmatic) {
-    programmatic =
-        variant.waits_for_predecessors() && has_clusters(variant.architecture()) && !before.empty();
-    for (const CUgraphNode node : before) {
-      int type = 0;
-      RLX_RETURN_IF_ERROR(
-          context_.check(api_.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType"));
-      programmatic = programmatic && type == CU_GRAPH_NODE_TYPE_KERNEL;
+                         bool& is_early) {
+    is_early = variant.waits_for_predecessors() && has_clusters(variant.architecture()) &&
+               before.size() == 1;
+    if (!is_early) return {};
+    int type = 0;
+    RLX_RETURN_IF_ERROR(
+        context_.check(api_.cuGraphNodeGetType(before.front(), &type), "cuGraphNodeGetType"));
+    is_early = type == CU_GRAPH_NODE_TYPE_KERNEL;
+    return {};
+  }
+
+  // Edges of kernels that start early, once it is known what else waits for their predecessors: a
+  // predecessor has no other successor. Where either node has further edges, of whichever kind,
+  // drivers lose count of them now and then (580.159 on an H200: runs that never end, or Xid 13,
+  // SKEDCHECK36_DEPENDENCE_COUNTER_UNDERFLOW).
+  Status add_early_edges() {
+    for (const EarlyStart& start : early_starts_) {
+      CUgraphEdgeData data{};
+      if (successors_[start.before] == 1) {
+        data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+      }
+      RLX_RETURN_IF_ERROR(add_edges({&start.before, 1}, start.node, data, start.graph));
     }
     return {};
   }
 
-  Status add_edges(std::span<const CUgraphNode> before, CUgraphNode node, bool programmatic) {
+  Status add_edges(std::span<const CUgraphNode> before, CUgraphNode node,
+                   const CUgraphEdgeData& data, CUgraph graph) {
     if (before.empty()) return {};
-    CUgraphEdgeData data{};
-    if (programmatic) {
-      data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-      data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
-    }
     const std::vector<CUgraphNode> to(before.size(), node);
     const std::vector<CUgraphEdgeData> edges(before.size(), data);
-    return context_.check(api_.cuGraphAddDependencies_v2(graph_, before.data(), to.data(),
+    return context_.check(api_.cuGraphAddDependencies_v2(graph, before.data(), to.data(),
                                                          edges.data(), before.size()),
                           "cuGraphAddDependencies");
   }
@@ -450,12 +474,20 @@ class GraphBuilder {
     return {};
   }
 
+  struct EarlyStart {
+    CUgraph graph;
+    CUgraphNode before;
+    CUgraphNode node;
+  };
+
   const StepCode& code_;
   Context& context_;
   const Api& api_;
   const LinkedEntry& linked_;
   CUstream capture_;
   CUgraph graph_ = nullptr;  // to which nodes are added: the entry's, or a body
+  std::unordered_map<CUgraphNode, uint32_t> successors_;  // how many nodes wait for the node
+  std::vector<EarlyStart> early_starts_;
   EntryGraph& made_;
 };
 

@@ -44,6 +44,10 @@ using FakeWork = std::function<void()>;
 struct FakeNode {
   int type = 0;
   FakeWork work;
+  size_t edges_in = 0;
+  size_t edges_out = 0;
+  bool starts_early = false;  // an edge into it is programmatic
+  bool lets_start = false;    // one out of it is
 };
 
 struct FakeGraph {
