@@ -508,6 +508,8 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   if (!dying.empty()) dispatch.allow_in_place(dying.front());
   for (const BufferId state : in_place_operands(program, region, Segment::State))
     dispatch.allow_in_place_state(state);
+  // Loops carry values in the arena.
+  for (const BufferId carried : dying) dispatch.allow_in_place_state(carried);
   if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
