@@ -338,8 +338,10 @@ def scaled(deployment, options):
         return deployment.options(num_replicas=least, ray_actor_options=actor)
     target = max(1, deployment.max_ongoing_requests // 4)
     up, down = options.scale_seconds
+    # What is judged is no older than the delays: Serve's own 30 s would hide a load that has just begun.
     return deployment.options(ray_actor_options=actor, autoscaling_config={
-        "min_replicas": least, "max_replicas": most, "target_ongoing_requests": target, "upscale_delay_s": up, "downscale_delay_s": down})
+        "min_replicas": least, "max_replicas": most, "target_ongoing_requests": target, "upscale_delay_s": up, "downscale_delay_s": down,
+        "metrics_interval_s": min(10.0, max(0.5, up / 2)), "look_back_period_s": min(30.0, max(2.0, up))})
 
 
 def build(options):

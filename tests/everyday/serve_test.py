@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """examples/serve as clients meet it: digits right and wrong requests refused, chat replies in OpenAI's form whole and as events, models,
-health, metrics, a replica killed. Exits 77, which counts as skipped, where ray or the package rlx is missing.
+health, metrics, a replica killed, replicas that come and go. Exits 77, which counts as skipped, where ray or the package rlx is missing.
 
     python3 tests/everyday/serve_test.py BUILD_DIR
 """
@@ -82,6 +82,15 @@ def check_chat():
     expect("context holds" in ask("/v1/chat/completions", long, 400), "a prompt that is too long is refused")
 
 
+def check_scaling(plan, digits):
+    """A second replica comes under load and goes after it; a busy machine may take minutes for either."""
+    done = subprocess.run([sys.executable, load_test.__file__, plan, digits, "--replicas", "1:2", "--scale-seconds", "1:3", "--clients", "80",
+                           "--seconds", "240", "--until-scaled", "--no-kill", "--port", str(PORT), "--metrics-port", str(METRICS_PORT)],
+                          capture_output=True, text=True, timeout=900)
+    print(done.stdout.strip())
+    expect(done.returncode == 0, f"replicas come and go: {done.stdout[-500:]} {done.stderr[-500:]}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         plan, chat, out = (str(pathlib.Path(folder, name)) for name in ("mnist.plan", "chat.plan", "out"))
@@ -108,6 +117,7 @@ def main():
             sys.exit("the metrics of the replicas never came")
         app.serve.shutdown()
         app.ray.shutdown()
+        check_scaling(plan, str(pathlib.Path(out, "digits.npy")))
     print("serve: digits, chat, refusals, models, health and metrics; a killed replica was not noticed")
 
 

@@ -159,10 +159,10 @@ class Plan:
         """Sessions on the plan go on working."""
         self._core.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "Plan":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def __repr__(self):
@@ -443,10 +443,10 @@ class Session:
             raise ArgumentError(f"there is no entry {entry!r}; the entries are {', '.join(self._index)}", 1)
         return number
 
-    def __enter__(self):
+    def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def __repr__(self):
