@@ -12,6 +12,7 @@
 #include "compiler/dispatch/target.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/passes/control_flow.h"
 
 namespace rlx {
 
@@ -21,6 +22,8 @@ struct PassOptions {
   std::string precision = "f32";      // "f32", "tf32", "f16", "bf16" or "mixed"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::vector<std::string> without;   // offers of kernels that are not taken
+  std::vector<std::string> prefer;    // and those that are taken wherever they fit
+  ControlFlow control = ControlFlow::Auto;
   std::string dump_after;
   std::function<void(const std::string& text)> dump;
   std::function<void(const std::string& pass, double seconds)> timing;
@@ -31,7 +34,8 @@ inline OfferContext offer_context(const PassOptions& options) {
   return OfferContext(
       {.target = options.target,
        .products = options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32,
-       .without = &options.without});
+       .without = &options.without,
+       .prefer = &options.prefer});
 }
 
 // Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused
@@ -59,9 +63,10 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
                 Diagnostics& diagnostics, std::vector<std::string>& log);
 
 // Puts the bodies of control flow in place of their nodes: calls, branches that are known or
-// computed both ways, loops unrolled. Refuses what would stand for too many nodes.
+// computed both ways, loops unrolled. Refuses what would stand for too many nodes. What
+// stays (options.control) becomes a loop as ops/control/region_form.h says.
 size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// The same in one entry; false where anything was reported.
+// In one entry, none of whose bodies stays; false where anything was reported.
 bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics);
 // Gives ops that draw random numbers the session's seed and step, two states of the module, where
 // the model has none of its own.

@@ -15,12 +15,14 @@ bool is_append(const Graph& graph, const Node& node) {
   const Shape& into = graph.value(*node.inputs[kInto]).type.shape;
   const TensorType& rows = graph.value(*node.inputs[kRows]).type;
   const auto rank = static_cast<int64_t>(into.size());
-  const int64_t axis = node_integer(node, "axis");
+  const int64_t given = node_integer(node, "axis");
+  const int64_t axis = given < 0 ? given + rank : given;
+  if (axis == 0) return false;  // a cache's first dim is its batch
   // Of several rows an append drops those behind the end, whatever stands at its begin.
   return graph.value(*node.inputs[kIndex]).type.shape == Shape{1} &&
          rows.dtype == graph.value(node.outputs[0]).type.dtype &&
          rows.shape.size() == into.size() &&
-         rows.shape[static_cast<size_t>(axis < 0 ? axis + rank : axis)] == 1;
+         rows.shape[static_cast<size_t>(axis)] == 1;
 }
 
 }  // namespace

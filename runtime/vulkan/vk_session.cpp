@@ -27,6 +27,14 @@ Status create_timestamps(Context& context, uint32_t count, OwnedQueryPool& pool)
   return {};
 }
 
+// An output up to this size comes to the host with each run; a larger one when it is read: its
+// bytes take longer than a submit of their own, and runs whose output nobody reads need not wait.
+constexpr uint64_t kMostBytesWithRun = 256 * 1024;
+
+bool comes_with_run(const IoRange& output) {
+  return output.range.size_bytes <= kMostBytesWithRun;
+}
+
 Status read_timestamps(Context& context, VkQueryPool pool, std::span<uint64_t> ticks) {
   return context.check(
       context.api.vkGetQueryPoolResults(
@@ -191,7 +199,7 @@ void VulkanSession::record_outputs(uint32_t program, VkCommandBuffer commands) c
   bool first = true;
   for (const IoSlot& slot : io(program)) {
     const auto [offset_bytes, size_bytes] = slot.io.range;
-    if (slot.io.is_input || slot.bound_address.has_value()) continue;
+    if (slot.io.is_input || slot.bound_address.has_value() || !comes_with_run(slot.io)) continue;
     if (first) record_barrier(context_, commands);
     first = false;
     record_copy(context_, commands, io_.place(offset_bytes), download_.place(offset_bytes),
@@ -206,8 +214,16 @@ Status VulkanSession::write_io(const IoSlot& slot, std::span<const std::byte> by
 }
 
 Status VulkanSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
+  const uint64_t offset_bytes = slot.io.range.offset_bytes;
+  if (download_.buffer && !comes_with_run(slot.io)) {
+    RLX_RETURN_IF_ERROR(run_once("read", [&](VkCommandBuffer commands) {
+      record_copy(context_, commands, io_.place(offset_bytes), download_.place(offset_bytes),
+                  bytes.size());
+      return Status();
+    }));
+  }
   const std::byte* source = download_.buffer ? download_.mapped : io_.mapped;
-  std::memcpy(bytes.data(), source + slot.io.range.offset_bytes, bytes.size());
+  std::memcpy(bytes.data(), source + offset_bytes, bytes.size());
   return {};
 }
 

@@ -79,40 +79,6 @@ bool is_affine(const std::vector<float>& y, float start) {
   return true;
 }
 
-// x -> `width` chains of `depth` affine steps side by side -> their sums, through kernels that wait
-// for their predecessors themselves.
-PlanSketch wide_sketch(uint32_t width, uint32_t depth) {
-  PlanSketch sketch{.kernels = {double_plus_one(), add_kernel()}, .cuda_architecture = 90};
-  SketchEntry entry{
-      .name = "main",
-      .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
-                 {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}}};
-  const auto add_value = [&] {
-    const auto index = static_cast<uint32_t>(entry.values.size());
-    entry.values.push_back({.name = "h" + std::to_string(index),
-                            .elements = kCount,
-                            .offset_bytes = (index - 2) * uint64_t{4096}});
-    return index;
-  };
-  std::vector<uint32_t> ends(width, 0);
-  for (uint32_t d = 0; d < depth; ++d) {
-    for (uint32_t& end : ends) {
-      const uint32_t next = add_value();
-      entry.steps.push_back(dispatch(0, d, {{end, kRead}, {next, kWrite}}));
-      end = next;
-    }
-  }
-  uint32_t sum = ends[0];
-  for (uint32_t w = 1; w < width; ++w) {
-    const uint32_t next = w + 1 == width ? 1 : add_value();
-    entry.steps.push_back(
-        dispatch(1, depth + w - 1, {{sum, kRead}, {ends[w], kRead}, {next, kWrite}}));
-    sum = next;
-  }
-  sketch.entries.push_back(std::move(entry));
-  return sketch;
-}
-
 }  // namespace
 
 TEST_CASE("a_context_and_a_stream_of_the_program_are_used_and_left_as_they_were") {

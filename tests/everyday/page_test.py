@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page that `rlxc inspect --html` writes, in a browser: its script ends, and every step of a plan of 300 has its row and its box.
-Exits 77, which counts as skipped, where no Chromium is.
+"""The page that `rlxc inspect --html` writes, in a browser: its script ends, few of the 300 steps of a plan have their box at first, and every
+one has its row and its box once it is scrolled to. Exits 77, which counts as skipped, where no Chromium is.
 
     python3 tests/everyday/page_test.py BUILD_BIN
 """
@@ -14,6 +14,16 @@ import sys
 import tempfile
 
 STEPS = 300
+# At the end of the page: what is drawn by itself goes into the title; then the whole graph, and the table to its end.
+LOOK = """<script>
+addEventListener("load", () => setTimeout(() => {
+  const count = what => document.querySelectorAll(what).length, table = by("table");
+  document.title = `drawn ${count("rect.node")} ${count("#graph text")} ${count("#rows tr")} ${count("#file div")}`;
+  by("whole").click();
+  const scroll = () => { table.scrollTop = table.scrollHeight; if (count("#rows tr") < STEPS) setTimeout(scroll, 10); };
+  scroll();
+}, 500));
+</script>"""
 
 
 def main():
@@ -30,18 +40,24 @@ def main():
                                      "nodes": nodes, "outputs": [f"v{STEPS}"]}))
         for command in ([graph, "-o", plan, "--target", "vulkan"], ["inspect", plan, "--html", page]):
             subprocess.run([rlxc, *command], check=True, stdout=subprocess.DEVNULL)
+        page.write_text(page.read_text() + LOOK.replace("STEPS", str(STEPS)))
         shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser",
-                                "--virtual-time-budget=3000", "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
+                                "--virtual-time-budget=5000", "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
         if shown.returncode != 0:
             sys.exit(f"{browser} ended with {shown.returncode}: {shown.stderr[-500:]}")
         table = shown.stdout.partition('<tbody id="rows">')[2].partition("</tbody>")[0]
-        rows = re.findall(r'title="(step\d+)"', table)
-        boxes, labels = shown.stdout.count('<rect class="node'), len(re.findall(r"<text [^>]*>\d+  step\d+<", shown.stdout))
-        if rows != [f"step{i}" for i in range(STEPS)] or boxes != STEPS or not 0 < labels < STEPS:
-            sys.exit(f"{len(rows)} rows and {boxes} boxes of {STEPS} steps, {labels} labels in view")
+        rows, boxes = re.findall(r'title="(step\d+)"', table), shown.stdout.count('<rect class="node" data-i')
+        drawn = re.search(r"<title>drawn (\d+) (\d+) (\d+) (\d+)</title>", shown.stdout)
+        if not drawn:
+            sys.exit("the page's script did not end")
+        first = [int(number) for number in drawn.groups()]
+        if not all(0 < number < STEPS for number in first) or first[1] != 2 * first[0]:
+            sys.exit(f"at first there are {first} boxes, labels, rows and parts of the file")
+        if rows != [f"step{i}" for i in range(STEPS)] or boxes != STEPS:
+            sys.exit(f"{len(rows)} rows and {boxes} boxes of {STEPS} steps")
         if f"{STEPS} steps in {STEPS} waves" not in shown.stdout:
             sys.exit("the page does not tell its entry")
-    print(f"page: {STEPS} steps have rows and boxes, {labels} of them labels in view")
+    print(f"page: {first[0]} of {STEPS} steps are drawn at first, and all once they are looked at")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "tests/faults/fault_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/free_plans.h"
+#include "tests/support/sketches.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -70,6 +71,14 @@ TEST_CASE("a call of the library of products that fails is a status too") {
   CHECK(lose_at_every_call(scenario).faults > 0);
 }
 
+TEST_CASE("a call that makes a loop on the device and fails is a status too") {
+  PlanSpec spec = region_plan();
+  add_cuda(spec);
+  const Scenario scenario = cuda_scenario(serialise(spec));
+  CHECK(fail_every_call(scenario, cuda_status).faults > 0);
+  CHECK(lose_at_every_call(scenario).faults > 0);
+}
+
 TEST_CASE("a lent cuda context is left with nothing of ours in it") {
   FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
   control.reset();
@@ -97,6 +106,32 @@ TEST_CASE("a lent cuda context is left with nothing of ours in it") {
   CHECK(objects_text(objects->read()) == "none");
   CHECK(control.live == before);
   CHECK(control.misuses == 0);
+}
+
+TEST_CASE("kernels start early only where each is the only one before or behind the other") {
+  struct Row {
+    PlanSketch sketch;
+    uint64_t early;
+  };
+  // Eight steps one after another; two and three side by side, each of which waits for all of the
+  // wave before, and at the end sums one after another.
+  for (Row& row :
+       std::vector<Row>{{chain_sketch(), 7}, {wide_sketch(2, 3), 0}, {wide_sketch(3, 3), 1}}) {
+    row.sketch.cuda_architecture = 90;
+    FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
+    control.reset();
+    const auto view = open_plan(row.sketch);
+    std::shared_ptr<Device> device;
+    std::shared_ptr<DevicePlan> plan;
+    std::unique_ptr<DeviceSession> session;
+    REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
+    REQUIRE(device->load(*view, {}, plan).ok());
+    REQUIRE(plan->create_session({}, session).ok());
+    REQUIRE(session->submit(0).ok());
+    REQUIRE(session->wait(UINT64_MAX).ok());
+    CHECK(control.early_starts == row.early);
+    CHECK(control.misuses == 0);
+  }
 }
 
 TEST_CASE("a wait with a timeout on cuda leaves the run to be waited for") {

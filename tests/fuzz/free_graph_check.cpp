@@ -235,17 +235,24 @@ bool refuses(const FreePlan& free, const std::shared_ptr<DevicePlan>& loaded,
   return !session->bound_entry(0, bound).ok();
 }
 
-// The node that a refusal names, or that was decomposed into it, by its place in the graph's text;
-// nullopt where it names none.
-std::optional<size_t> refused_node(const GraphText& graph, const Diagnostics& diagnostics) {
+// The node that a refusal of this kind names, or that was decomposed into it, by its place in the
+// graph's text; nullopt where it names none.
+std::optional<size_t> refused_node(const GraphText& graph, const Diagnostics& diagnostics,
+                                   DiagCode code) {
   for (const Diagnostic& said : diagnostics.all()) {
-    if (said.code != DiagCode::FreeSize) continue;
+    if (said.code != code) continue;
     for (size_t i = 0; i < graph["nodes"].size(); ++i) {
       const std::string name = graph["nodes"][i]["name"];
       if (said.node == name || said.node.starts_with(name + ".")) return i;
     }
   }
   return std::nullopt;
+}
+
+// Whether a plan for all sizes may run where one of this size is refused so.
+bool is_of_no_account(const GraphText& graph, const Diagnostics& diagnostics) {
+  const std::optional<size_t> node = refused_node(graph, diagnostics, DiagCode::BadShape);
+  return node && !is_needed(graph, *node);
 }
 
 // Of an input, which cannot be cut.
@@ -265,7 +272,7 @@ FreePlan compile_free(GraphText graph, const CompileOptions& options, FreeTally&
     std::shared_ptr<const PlanView> plan;
     if (module) plan = compile_plan(std::move(*module), options, diagnostics);
     if (plan) return {.graph = std::move(graph), .plan = std::move(plan)};
-    const std::optional<size_t> node = refused_node(graph, diagnostics);
+    const std::optional<size_t> node = refused_node(graph, diagnostics, DiagCode::FreeSize);
     ++tally.refusals;
     if (!node) {
       if (!is_free_size(diagnostics)) fault = diagnostics.text();
@@ -294,7 +301,7 @@ std::string check_on(const std::shared_ptr<Device>& device, const FreePlan& free
     const auto prepared = prepare(free.graph, binding, diagnostics);
     const std::string place = "on " + device->info().id + " at" + text_of(binding) + ": ";
     if (!prepared && diagnostics.has_errors()) {
-      if (!refuses(free, loaded, binding))
+      if (!is_of_no_account(free.graph, diagnostics) && !refuses(free, loaded, binding))
         return place + "runs what a plan of this size does not: " + diagnostics.text();
       ++tally.refused_bindings;
       continue;

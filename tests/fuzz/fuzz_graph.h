@@ -91,9 +91,12 @@ struct FreeTally {
 };
 
 // One plan for all values of the graph's symbols, at values up and down in one session, against the
-// reference at each. Nodes that want numbers are left out, their outputs become inputs. Empty: all
-// agree.
+// reference at each. Nodes that want numbers are left out, their outputs become inputs; left out
+// too are nodes that no output needs, whose windows and ranges need not fit. Empty: all agree.
 std::string check_free_graph(const GraphText& graph, uint64_t seed, FreeTally& tally);
+
+// Whether an output that has elements needs the node.
+bool is_needed(const GraphText& text, size_t node);
 
 // With one node less: its outputs become inputs. The graph itself where they cannot.
 GraphText with_cut(const GraphText& text, size_t node);

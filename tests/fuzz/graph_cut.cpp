@@ -55,6 +55,29 @@ GraphText without_dead(const GraphText& text) {
 
 }  // namespace
 
+bool is_needed(const GraphText& text, size_t node) {
+  const GraphText types = types_of(text);
+  const auto has_elements = [&](const GraphText& name) {
+    const std::string key = name;
+    if (!types.contains(key)) return true;
+    const GraphText& shape = types[key]["shape"];
+    return std::find(shape.begin(), shape.end(), GraphText(0)) == shape.end();
+  };
+  std::set<std::string> live;
+  for (const auto& name : text["outputs"]) live.insert(name);
+  for (size_t i = text["nodes"].size(); i-- > node;) {
+    const GraphText& outputs = text["nodes"][i]["outputs"];
+    const bool needed = std::any_of(outputs.begin(), outputs.end(), [&](const GraphText& name) {
+      return live.contains(name) && has_elements(name);
+    });
+    if (i == node) return needed;
+    for (const auto& name : text["nodes"][i]["inputs"]) {
+      if (needed && !name.is_null()) live.insert(name);
+    }
+  }
+  return true;
+}
+
 GraphText with_cut(const GraphText& text, size_t node) {
   const GraphText types = types_of(text);
   GraphText cut = text;

@@ -160,6 +160,13 @@ class Generator {
   void vision();
   void attention();
   void norm_of_channels();
+  void rare_elementwise();
+  void rare_movement();
+  void rows_by_index();
+  void gated();
+  void recurrent();
+  void image_layer();
+  void gradient();
   void step();
 
   Json axis_of(const Entry& entry) {

@@ -39,16 +39,16 @@ double deviation(const KnownValue& value) {
   return most;
 }
 
-// What a sum in another order does to a value, whose terms may be as large as the scale: a quotient
-// of what is left after they cancel moves by far more than the rounding of each step tells. What
-// rounds to zero stays zero: a quotient by it says nothing.
+// What another device makes of a value: it may round each element to the other side, and where its
+// terms, which may be as large as the scale, cancel, a sum in another order moves what is left by
+// far more than that.
 void accumulate_error(KnownValue& value) {
-  Tensor rounded = value.stored;
-  rounded.round_to_dtype();
-  double error = 0x1p-24 * value.scale;
-  for (size_t i = 0; i < rounded.floats.size(); ++i) {
-    if (rounded.floats[i] != 0) value.stored.floats[i] += error;
-    error = -error;
+  const double rounding = half_ulp(value.stored.type.dtype);
+  uint32_t random = 1;
+  for (double& element : value.stored.floats) {
+    random = random * 1664525 + 1013904223;  // up or down
+    const double error = rounding * std::fabs(element) + 0x1p-24 * value.scale;
+    element += random >> 31 == 0 ? error : -error;
   }
 }
 
@@ -84,6 +84,10 @@ const std::set<std::string>& movements() {
                                              "topk",
                                              "sort",
                                              "reverse_sequence",
+                                             "one_hot",
+                                             "index_copy",
+                                             "im2col",
+                                             "resize_nearest_2x",
                                              "relu",
                                              "abs",
                                              "neg",
@@ -133,6 +137,8 @@ bool is_continuous(const std::string& op) {
                                                "mod",
                                                "fmod",
                                                "floor_div",
+                                               "atan2",
+                                               "angle",
                                                "is_nan",
                                                "is_inf",
                                                "cummax",

@@ -333,6 +333,13 @@ TEST_CASE("GGUF keys that ask for what is not done are refused, unknown ones tol
   GgufWriter text = small_llama();
   text.key("llama.rope.freq_base", std::string("high"));
   check_error(read_model(text.bytes()), DiagCode::BadField, "is a string, wanted a finite real");
+  std::string endless = small_llama().bytes();
+  const std::string epsilon = raw_value(1e-5f);
+  endless.replace(endless.find(epsilon), epsilon.size(),
+                  raw_value(std::numeric_limits<float>::infinity()));
+  const Diagnostics one = read_model(endless);
+  check_error(one, DiagCode::BadField, "wanted a finite real");
+  CHECK(one.error_count() == 1);
 }
 
 TEST_CASE("GGUF sizes that cannot be are refused") {

@@ -18,9 +18,13 @@ std::shared_ptr<const PlanView> plan_of(const PlanSpec& spec) {
 
 // What the page's script gets.
 nlohmann::json data_of(const std::string& page) {
-  const std::string begin = "id=\"data\">";
-  const size_t from = page.find(begin) + begin.size();
-  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  nlohmann::json data;
+  for (const char* part : {"summary", "memory", "steps", "why", "sizes", "profile"}) {
+    const std::string begin = "data-part=\"" + std::string(part) + "\">";
+    const size_t from = page.find(begin) + begin.size();
+    data[part] = nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  }
+  return data;
 }
 
 TEST_CASE("a_page_holds_every_step_and_asks_for_nothing_from_elsewhere") {

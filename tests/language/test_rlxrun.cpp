@@ -107,7 +107,9 @@ TEST_CASE("rlxrun_refuses_what_the_context_cannot_hold_or_forgets_its_oldest_hal
   const Json cut = place.turns("mute.plan -n 2 --overflow shift --prompt-ids " + many);
   CHECK(cut[0]["prompt_ids"].size() == 48);
   place.check_refused("mute.plan --prompt-ids 1,61", 2, "the vocabulary has ids 0 to 60");
-  place.check_refused("mute.plan --prompt-ids ''", 1, "an id is empty");
+  for (const char* const ids : {"''", ",1", "1,,2", "1,2,"})
+    place.check_refused(std::string("mute.plan --prompt-ids ") + ids, 1, "an id is empty");
+  place.check_refused("mute.plan --prompt-ids 1,2x", 1, "\"2x\" is no id, number 2 of the list");
   place.check_refused("mute.plan --prompt-ids 1 --temperature 1", 2, "has no text section");
   place.check_refused("mute.plan --chat hi", 2, "has no text section");
 }
@@ -161,6 +163,26 @@ TEST_CASE("rlxrun_replies_alike_with_drafts_and_counts_them") {
   place.check_refused("chat.plan --prompt-ids 1 --draft ngram:0", 1, "wants 1 to 16");
   place.check_refused("chat.plan --chat a --draft ngram --temperature 1", 1, "likeliest");
   place.check_refused("chat.plan --draft ngram", 1, "needs --chat");
+}
+
+TEST_CASE("rlxrun_goes_on_behind_a_message_that_is_refused") {
+  if (is_no_device()) return;
+  const Workplace place;
+  const auto talk = [&](const std::string& lines, const std::string& flags) {
+    return shell("printf '" + lines + "' | " + bin_folder() + "/rlxrun " + place.at("chat.plan") +
+                 " -i " + flags + " 2>" + place.at("said"));
+  };
+  const ShellResult spoken = talk("a\\377b\nhello\n", "-n 8");
+  CHECK(spoken.code == 2);
+  CHECK(spoken.text == talk("hello\n", "-n 8").text);
+  const Json turns = Json::parse(talk("a\\377b\nhello\n", "-n 8 --json").text)["turns"];
+  CHECK(turns[0]["end"] == "refused");
+  CHECK(turns[0]["refusal"].get<std::string>().find("is no UTF-8") != std::string::npos);
+  CHECK(turns[1]["ids"].size() == 8);
+  // In the middle of a reply: what was said of it stands, and is forgotten.
+  const Json full = Json::parse(talk("abc\nabc\n", "-n 95 --json").text)["turns"];
+  CHECK(full[0]["refusal"].get<std::string>().find("is full") != std::string::npos);
+  CHECK(full[1] == full[0]);
 }
 
 TEST_CASE("rlxrun_keeps_what_a_conversation_has_said") {

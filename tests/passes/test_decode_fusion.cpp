@@ -246,6 +246,14 @@ TEST_CASE("a row copied to an index is appended, wherever the index points; more
     {"name": "r", "dtype": "f32", "shape": [2, 5]}, {"name": "i", "dtype": "i64", "shape": [2]}], "nodes": [
     {"op": "index_copy", "inputs": ["c", "i", "r"], "outputs": ["y"], "attributes": {"axis": 0}}], "outputs": ["y"])");
   CHECK(apply(see_append, rows) == 0);
+  // A cache's first dim is its batch.
+  for (const char* axis : {"0", "-1"}) {
+    Module first_dim = module_of(R"("inputs": [{"name": "c", "dtype": "f32", "shape": [5]},
+      {"name": "r", "dtype": "f32", "shape": [1]}, {"name": "i", "dtype": "i64", "shape": [1]}], "nodes": [
+      {"op": "index_copy", "inputs": ["c", "i", "r"], "outputs": ["y"], "attributes": {"axis": )" +
+                                 std::string(axis) + R"(}}], "outputs": ["y"])");
+    CHECK(apply(see_append, first_dim) == 0);
+  }
 }
 
 TEST_CASE("appends to caches of another dtype round what they store, in one node") {

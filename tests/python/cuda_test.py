@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -105,7 +106,72 @@ class Tensor:
     resolve_conj = resolve_neg = detach
 
 
-Tensor.__module__ = "torch"
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Functions(ctypes.Structure):
+    """DLPack's table of C functions, version 1.3."""
+
+    ALLOCATE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(DLTensor), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_void_p)
+    TAKE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+    DESCRIBE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+    STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p), ("allocate", ALLOCATE),
+                ("export", TAKE), ("take", TAKE), ("describe", DESCRIBE), ("stream", STREAM)]
+
+
+class FastTensor(Tensor):
+    """One whose library offers DLPack's C functions, as PyTorch does from 2.10 on."""
+
+    made, stream, negative, is_described = [], 0, False, True
+
+    def is_neg(self):
+        return self.negative
+
+    def contiguous(self):
+        return FastTensor(np.ascontiguousarray(self.array))
+
+    def describe(self, out):
+        if not self.is_described:
+            return -1  # and no exception, which is as good
+        kind = self.array.__array_interface__
+        sizes = ctypes.c_int64 * max(self.array.ndim, 1)
+        self.kept = sizes(*self.array.shape), sizes(*(stride // self.array.itemsize for stride in self.array.strides))
+        out[0] = DLTensor(kind["data"][0] - 4, 2, self.ordinal, self.array.ndim, {"f": 2, "i": 0}[self.array.dtype.kind],
+                          8 * self.array.itemsize, 1, *self.kept, 4)
+        return 0
+
+    @staticmethod
+    def current(device_type, device_id, out):
+        out[0] = FastTensor.stream
+        return 0
+
+    @staticmethod
+    def allocate(prototype, managed, context, set_error):
+        shape = prototype[0].shape[:prototype[0].ndim]
+        FastTensor.made.append(FastTensor(np.zeros(shape, np.float32)))
+        managed[0] = len(FastTensor.made)
+        return 0
+
+    @staticmethod
+    def take(managed, out):
+        tensor = FastTensor.made[managed - 1]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
+        out[0] = id(tensor)
+        return 0
+
+
+FUNCTIONS = Functions(1, 3, None, Functions.ALLOCATE(FastTensor.allocate), Functions.TAKE(), Functions.TAKE(FastTensor.take),
+                      Functions.DESCRIBE(FastTensor.describe), Functions.STREAM(FastTensor.current))
+NEWER = Functions(2, 0, ctypes.addressof(FUNCTIONS))
+NAME = b"dlpack_exchange_api"
+ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
+ctypes.pythonapi.PyCapsule_New.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+FastTensor.__dlpack_c_exchange_api__ = ctypes.pythonapi.PyCapsule_New(ctypes.addressof(NEWER), NAME, None)
+Tensor.__module__ = FastTensor.__module__ = "torch"
 sys.modules["torch"] = types.SimpleNamespace(
     Tensor=Tensor, float32=np.float32, empty=lambda shape, dtype, device: Tensor(np.zeros(shape, dtype)))
 
@@ -122,8 +188,17 @@ def numbers(batch):
 
 
 class Cuda(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.file = os.path.join(cls.folder.name, "a.plan")
+        cls.plan = copying_plan(output=cls.file)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
     def setUp(self):
-        self.plan = copying_plan()
         self.session = rlx.Session(self.plan, "cuda")
         Tensor.streams.clear()
 
@@ -139,6 +214,31 @@ class Cuda(unittest.TestCase):
         for x, y in kept:
             np.testing.assert_array_equal(y.array, x.array)
         self.assertEqual(set(Tensor.streams), {1}, "the default stream, as DLPack numbers it")
+
+    def test_libraries_with_c_functions_are_not_called_in_python(self):
+        FastTensor.made.clear()
+        for batch in (3, 8):
+            x, y = FastTensor(numbers(batch)), FastTensor(np.zeros((batch, 4), np.float32))
+            self.session.run({"x": x}, out={"x": y})
+            made = self.session(x=x)
+            self.assertIs(made, FastTensor.made[-1])
+            for each in (y, made):
+                np.testing.assert_array_equal(each.array, x.array)
+        self.assertEqual((Tensor.streams, self.session.copies), ([], NO_COPIES))
+
+    def test_what_memory_alone_does_not_say_is_asked_of_the_library(self):
+        x = numbers(2)
+        for changed in ({"stream": DRIVER.stream()}, {"negative": True}, {"is_described": False}):
+            Tensor.streams.clear()
+            with unittest.mock.patch.multiple(FastTensor, **changed):
+                np.testing.assert_array_equal(self.session(x=FastTensor(x)).array, x)
+            self.assertIn(1, Tensor.streams, changed)
+        with self.assertRaisesRegex(ValueError, "lies on cuda:1, the session runs on cuda:0"):
+            self.session(x=FastTensor(x, 0, 1))
+        strided = FastTensor(numbers(8))
+        strided.array = strided.array[::2]
+        np.testing.assert_array_equal(self.session(x=strided).array, strided.array)
+        self.assertEqual(self.session.copies, {**NO_COPIES, "on_host": 1})
 
     def test_host_and_device_take_turns(self):
         x = numbers(2)
@@ -173,10 +273,7 @@ class Cuda(unittest.TestCase):
 
     def test_onnxruntime_s_bindings_take_addresses(self):
         import rlx.onnxruntime as ort
-        with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "a.plan")
-            copying_plan(output=file)
-            session = ort.InferenceSession(file, providers=[("CUDAExecutionProvider", {"device_id": 0})])
+        session = ort.InferenceSession(self.file, providers=[("CUDAExecutionProvider", {"device_id": 0})])
         self.assertEqual(session.get_providers(), ["CUDAExecutionProvider"])
         x, y = Tensor(numbers(4)), Tensor(np.zeros((4, 4), np.float32))
         binding = session.io_binding()
@@ -184,6 +281,33 @@ class Cuda(unittest.TestCase):
         binding.bind_output("x", "cuda", 0, np.float32, (4, 4), y.array.ctypes.data)
         session.run_with_iobinding(binding)
         np.testing.assert_array_equal(y.array, x.array)
+
+    def test_onnxruntime_s_values_lie_on_the_device(self):
+        import rlx.onnxruntime as ort
+        session = ort.InferenceSession(self.file, providers=["CUDAExecutionProvider"])
+        x = numbers(4)
+        given = ort.OrtValue.ortvalue_from_numpy(x, "cuda", 0)
+        self.assertEqual((given.device_name(), given.shape(), given.data_type()), ("cuda", [4, 4], "tensor(float)"))
+        np.testing.assert_array_equal(given.numpy(), x)
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", given)
+        binding.bind_output("x", "cuda")
+        session.run_with_iobinding(binding)
+        first = binding.get_outputs()[0]
+        given.update_inplace(2 * x)
+        session.run_with_iobinding(binding)
+        self.assertEqual((first.device_name(), binding.get_outputs()[0].device_name()), ("cuda", "cuda"))
+        np.testing.assert_array_equal(first.numpy(), x)
+        np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], 2 * x)
+        kept = ort.OrtValue.ortvalue_from_shape_and_type((4, 4), np.float32, "cuda", 0)
+        binding.bind_ortvalue_output("x", kept)
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(kept.numpy(), 2 * x)
+        self.assertEqual(next(iter(session._sessions.values())).copies, NO_COPIES)
+        many = np.arange((9 << 20) // 4, dtype=np.int32)  # more than goes at once
+        np.testing.assert_array_equal(ort.OrtValue.ortvalue_from_numpy(many, "cuda").numpy(), many)
+        with self.assertRaisesRegex(ValueError, "wanted float32"):
+            given.update_inplace(x.astype(np.float64))
 
     def test_wrong_tensors_are_refused(self):
         for given, kind, words in ((Tensor(numbers(9)), ValueError, "batch"), (Tensor(numbers(2)[:, :3].copy()), ValueError, "wanted"),

@@ -92,6 +92,37 @@ io_binding.bind_output(name="output", device_type=y_ortvalue.device_name(), devi
 session.run_with_iobinding(io_binding)
 results = [first, y_ortvalue.numpy(), x_ortvalue.data_type(), y_ortvalue.shape(), io_binding.get_outputs()[0].numpy()]
 """,
+    "run_async, with options as servers set them": """
+import threading
+import numpy as np
+import onnxruntime
+
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 2
+options.use_deterministic_compute = True
+options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+session = onnxruntime.InferenceSession("conv.onnx", options, providers=[("CPUExecutionProvider", {})], enable_fallback=0)
+run_options = onnxruntime.RunOptions()
+run_options.log_severity_level = 3
+run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+done, told = threading.Event(), []
+
+class MyData:
+    def save_results(self, results, err):
+        told.extend([results[0], results[1], err])
+        done.set()
+
+def callback(results, user_data, err):
+    user_data.save_results(results, err)
+
+x = np.random.default_rng(4).standard_normal((1, 3, 12, 12)).astype(np.float32)
+session.run_async(["classes", "best"], {"image": x}, callback, MyData(), run_options)
+assert done.wait(120)
+value = onnxruntime.OrtValue.ortvalue_from_numpy(x)
+told += [value.element_type(), value.tensor_size_in_bytes(), np.asarray(value), session.get_provider_options(), session.get_providers()]
+value.update_inplace(2 * x)
+results = [*told, *(each.numpy() for each in session.run_with_ort_values(None, {"image": value}))]
+""",
 }
 
 

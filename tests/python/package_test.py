@@ -7,12 +7,14 @@
 Exits 77, which counts as skipped, where the package was not built (no nanobind). Tests that need a device skip without one.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -381,17 +383,79 @@ class Onnxruntime(Refusal):
         self.refused(ValueError, "no input 'z'; no value for input 'x'; its inputs are 'x'", session.run, None, {"z": x})
         self.refused(ValueError, "no value for input 'x'", session.run, None, {})
 
+    def test_runs_tell_their_callback(self):
+        session, told, all_told = self.ort.InferenceSession(self.file), [], threading.Event()
+
+        def callback(results, user_data, error):
+            told.append((user_data, error, [each.tolist() for each in results]))
+            if len(told) == 4:
+                all_told.set()
+            if user_data == "raises":
+                raise KeyError("the callback's own")
+
+        raised = []
+        with unittest.mock.patch("threading.excepthook", lambda arguments: raised.append(arguments.exc_type)):
+            session.run_async(None, {"x": np.array([[-1, 0, 2]], np.float32)}, callback, "raises")
+            session.run_async(["y"], {"x": np.array([[3, -4, 5]], np.float32)}, callback, 2, self.ort.RunOptions())
+            session.run_async(None, {"x": np.zeros((9, 3), np.float32)}, callback, "too many")
+            session.run_async(["z"], {"x": np.zeros((1, 3), np.float32)}, callback, "no such output")
+            self.assertTrue(all_told.wait(60))
+        self.assertEqual([(user_data, results) for user_data, _, results in told],
+                         [("raises", [[[0, 0, 2]]]), (2, [[[3, 0, 5]]]), ("too many", []), ("no such output", [])])
+        for (_, error, _), words in zip(told, ("", "", "batch", "no output"), strict=True):
+            self.assertIn(words, error)
+            self.assertEqual(bool(error), bool(words))
+        self.assertEqual(raised, [KeyError])
+        self.refused(ValueError, "no input 'z'", session.run_async, None, {"z": 1}, callback)
+
+    def test_values_say_what_they_are(self):
+        ort = self.ort
+        value = ort.OrtValue.ortvalue_from_numpy(np.array([[1, 2, 3]], np.float32))
+        self.assertEqual((value.element_type(), value.tensor_size_in_bytes(), np.asarray(value).tolist()), (1, 12, [[1, 2, 3]]))
+        value.update_inplace(np.array([[4, 5, 6]], np.float32))
+        self.assertEqual(value.numpy().tolist(), [[4, 5, 6]])
+        self.assertEqual(ort.OrtValue.ortvalue_from_shape_and_type((2,), 7).data_type(), "tensor(int64)")
+        self.assertEqual(ort.OrtValue.from_dlpack(np.ones(2, np.uint8)).element_type(), 2)
+        self.refused(ValueError, "update_inplace got [2], wanted [1, 3]", value.update_inplace, np.zeros(2, np.float32))
+        self.refused(ValueError, "element type 8 of ONNX (string)", ort.OrtValue.ortvalue_from_shape_and_type, (2,), 8)
+        self.refused(ValueError, "device 'npu' has no counterpart", ort.OrtValue.ortvalue_from_numpy, np.zeros(1), "npu")
+
+    def test_providers_have_options_and_steps_times(self):
+        ort = self.ort
+        options = ort.SessionOptions()
+        options.enable_profiling, options.profile_file_prefix = True, os.path.join(self.folder.name, "times")
+        options.add_provider("CPUExecutionProvider", {"use_arena": 1})
+        session = ort.InferenceSession(self.file, options)
+        self.assertEqual((session.get_providers(), session.get_provider_options()),
+                         (["CPUExecutionProvider"], {"CPUExecutionProvider": {"use_arena": "1"}}))
+        session.run(None, {"x": np.zeros((1, 3), np.float32)})
+        events = json.loads(pathlib.Path(session.end_profiling()).read_text())
+        self.assertEqual([(each["name"], each["args"]["op_name"]) for each in events], [("y", "relu")])
+        session.set_providers([("VulkanExecutionProvider", {"gpu_mem_limit": 1})])
+        self.refused(MemoryError, "budget", session.run, None, {"x": np.zeros((1, 3), np.float32)})
+
     def test_what_has_no_counterpart_is_refused_by_name(self):
         ort = self.ort
         options = ort.SessionOptions()
         options.intra_op_num_threads = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self.refused(ValueError, "can be 'ONNX' in rlx", options.add_session_config_entry, "session.load_model_format", "ORT")
+        self.refused(ValueError, "SessionOptions.register_custom_ops_library has no counterpart", getattr, options,
+                     "register_custom_ops_library")
+        self.refused(AttributeError, "no counterpart", getattr, ort.InferenceSession(self.file), "set_tuning_results")
+        self.refused(AttributeError, "onnxruntime.OrtArenaCfg has no counterpart", getattr, ort, "OrtArenaCfg")
+        with self.assertRaisesRegex(AttributeError, "has no attribute 'nonsense'"):
+            ort.nonsense
+        self.assertFalse(hasattr(options, "add_initializer"))
+        with self.assertRaisesRegex(TypeError, "run_options got dict"):
+            ort.InferenceSession(self.file).run(None, {"x": np.zeros((1, 3), np.float32)}, {})
         self.refused(ValueError, "optimized_model_filepath", setattr, options, "optimized_model_filepath", "a.onnx")
         self.refused(ValueError, "session.magic", options.add_session_config_entry, "session.magic", "1")
         self.refused(ValueError, "batch=1:x", options.add_session_config_entry, "rlx.dims", "batch=1:x")
         self.refused(ValueError, "terminate", setattr, ort.RunOptions(), "terminate", True)
         self.refused(ValueError, "no provider 'Abacus'", ort.InferenceSession, self.file, providers=["Abacus"])
-        self.refused(ValueError, "gpu_mem_limit", ort.InferenceSession, self.file,
-                     providers=[("VulkanExecutionProvider", {"gpu_mem_limit": 1})])
+        self.refused(ValueError, "trt_fp16_enable", ort.InferenceSession, self.file,
+                     providers=[("TensorrtExecutionProvider", {"trt_fp16_enable": True})])
         self.refused(ValueError, "disabled_optimizers", ort.InferenceSession, self.file, disabled_optimizers=["x"])
         self.refused(ValueError, "no ONNX model", ort.InferenceSession, b"no model")
 

@@ -87,6 +87,40 @@ inline PlanSketch chain_sketch() {
   return sketch;
 }
 
+// x -> `width` chains of `depth` affine steps side by side -> their sums, through kernels that wait
+// for their predecessors themselves.
+inline PlanSketch wide_sketch(uint32_t width, uint32_t depth) {
+  PlanSketch sketch{.kernels = {double_plus_one(), add_kernel()}, .cuda_architecture = 90};
+  SketchEntry entry{
+      .name = "main",
+      .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                 {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}}};
+  const auto add_value = [&] {
+    const auto index = static_cast<uint32_t>(entry.values.size());
+    entry.values.push_back({.name = "h" + std::to_string(index),
+                            .elements = kCount,
+                            .offset_bytes = (index - 2) * uint64_t{4096}});
+    return index;
+  };
+  std::vector<uint32_t> ends(width, 0);
+  for (uint32_t d = 0; d < depth; ++d) {
+    for (uint32_t& end : ends) {
+      const uint32_t next = add_value();
+      entry.steps.push_back(dispatch(0, d, {{end, kRead}, {next, kWrite}}));
+      end = next;
+    }
+  }
+  uint32_t sum = ends[0];
+  for (uint32_t w = 1; w < width; ++w) {
+    const uint32_t next = w + 1 == width ? 1 : add_value();
+    entry.steps.push_back(
+        dispatch(1, depth + w - 1, {{sum, kRead}, {ends[w], kRead}, {next, kWrite}}));
+    sum = next;
+  }
+  sketch.entries.push_back(std::move(entry));
+  return sketch;
+}
+
 // y = x + w for a weight of the file, and a weight g that init fills with 3 * w.
 inline PlanSketch weights_sketch() {
   std::vector<float> data(kCount);

@@ -238,6 +238,35 @@ TEST_CASE("a device whose memory cannot be mapped gives the same answers through
   CHECK(counter.read(5) == std::vector<float>(kCount, 7.5f));
 }
 
+TEST_CASE("small outputs come with the run and large ones as they are read, each as it is now") {
+  RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
+  constexpr uint32_t kLarge = 300000;  // 1.2 MB
+  PlanSketch sketch{
+      .kernels = {{.name = "region",
+                   .body = "if (i < 1) F32(p.b).v[0] = F32(p.a).v[0] + 1.0; "
+                           "if (i < 300000) F32(p.c).v[i] = F32(p.a).v[0] + float(i);",
+                   .pointers = {kRead, kWrite, kWrite}}},
+      .entries = {
+          {.name = "main",
+           .values = {{.name = "x", .segment = kIo, .elements = 1, .role = Role::Input},
+                      {.name = "small", .segment = kIo, .elements = 1, .role = Role::Output},
+                      {.name = "large", .segment = kIo, .elements = kLarge, .role = Role::Output}},
+           .steps = {{.grid = ceil_div(kLarge, kSketchWorkgroup),
+                      .pointers = {{0, kRead}, {1, kWrite}, {2, kWrite}}}}}}};
+  VulkanRun run(device, open_plan(sketch));
+  for (const float start : {3.0f, 40.0f}) {
+    run.write(0, {start});
+    run.execute();
+    for (int again = 0; again < 2; ++again) {
+      const std::vector<float> large = run.read(2);
+      CHECK(large.front() == start);
+      CHECK(large[kLarge / 2] == start + static_cast<float>(kLarge / 2));
+      CHECK(large.back() == start + static_cast<float>(kLarge - 1));
+      CHECK(run.read(1) == std::vector<float>{start + 1});
+    }
+  }
+}
+
 TEST_CASE("words of index errors are mapped where other memory cannot be") {
   RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
   const auto plan = open_plan(index_errors_sketch());

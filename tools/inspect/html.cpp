@@ -29,6 +29,15 @@ std::string script_text(const Json& json) {
   return safe;
 }
 
+// A script element for each part, so that the page reads what it wants.
+std::string data_scripts(const Json& data) {
+  std::string scripts;
+  for (const auto& [part, content] : data.items())
+    scripts += "<script type=\"application/json\" data-part=\"" + part + "\">" +
+               script_text(content) + "</script>";
+  return scripts;
+}
+
 Json profile_json(const MeasuredSteps& measured) {
   Json steps = Json::array();
   for (const double microseconds : measured.microseconds)
@@ -72,16 +81,15 @@ Status parse_profile(const std::string& json, MeasuredSteps& measured) {
 
 std::string report_html(const PlanView& shown, const PlanView& file,
                         const std::optional<MeasuredSteps>& measured) {
-  Json data = {{"summary", inspect_json(shown, InspectView::Summary)},
-               {"memory", inspect_json(shown, InspectView::Memory)},
-               {"steps", inspect_json(shown, InspectView::Steps)},
-               {"why", inspect_json(shown, InspectView::Why)},
-               {"sizes", inspect_json(file, InspectView::Sizes)},
-               {"profile", nullptr}};
-  if (measured) data["profile"] = profile_json(*measured);
+  const Json data = {{"summary", inspect_json(shown, InspectView::Summary)},
+                     {"memory", inspect_json(shown, InspectView::Memory)},
+                     {"steps", inspect_json(shown, InspectView::Steps)},
+                     {"why", inspect_json(shown, InspectView::Why)},
+                     {"sizes", inspect_json(file, InspectView::Sizes)},
+                     {"profile", measured ? profile_json(*measured) : Json()}};
   std::string page = kReportPage;
   constexpr std::string_view kMark = "RLX_DATA";
-  page.replace(page.find(kMark), kMark.size(), script_text(data));
+  page.replace(page.find(kMark), kMark.size(), data_scripts(data));
   return page;
 }
 

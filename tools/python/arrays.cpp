@@ -4,6 +4,8 @@
 #include <array>
 #include <optional>
 
+#include "tools/python/exchange.h"
+
 namespace rlx::python {
 namespace {
 
@@ -38,13 +40,22 @@ std::optional<uint32_t> dtype_of_array(nb::dlpack::dtype dtype) {
   return std::nullopt;
 }
 
-template <class AnyArray>
-bool is_contiguous(const AnyArray& array) {
+// nullopt: DLPack has no such type.
+std::optional<nb::dlpack::dtype> dtype_for_array(uint32_t dtype) {
+  for (const DtypePair& pair : kDtypes) {
+    if (pair.dtype == dtype)
+      return nb::dlpack::dtype{static_cast<uint8_t>(pair.code), pair.bits, 1};
+  }
+  return std::nullopt;
+}
+
+bool is_contiguous(const nb::dlpack::dltensor& tensor) {
+  if (tensor.strides == nullptr) return true;
   int64_t stride = 1;
-  for (size_t axis = array.ndim(); axis-- > 0;) {
-    if (array.shape(axis) == 0) return true;
-    if (array.shape(axis) != 1 && array.stride(axis) != stride) return false;
-    stride *= static_cast<int64_t>(array.shape(axis));
+  for (int32_t axis = tensor.ndim; axis-- > 0;) {
+    if (tensor.shape[axis] == 0) return true;
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != stride) return false;
+    stride *= tensor.shape[axis];
   }
   return true;
 }
@@ -89,22 +100,71 @@ void check_place(int device_type, int device_id, const std::string& what, const 
                                         "; bring it to host memory or to the session's device");
 }
 
+// An array as it was found. `keep` holds what nobody else does.
+struct Found {
+  nb::dlpack::dltensor tensor;
+  nb::ndarray<nb::ro> keep;
+};
+
+// DLPack's numbers 0 and 1 are both CUDA's default stream.
+bool is_same_stream(uint64_t a, uint64_t b) {
+  return a == b || (a <= 1 && b <= 1);
+}
+
+// By the library's C functions; nullopt where it has none, or works on another stream, which
+// `__dlpack__` puts in order with the session's.
+std::optional<Found> describe_array(nb::handle value, const std::string& what,
+                                    const CudaPlace& place) {
+  const std::optional<Exchange> exchange = Exchange::of(value);
+  if (!exchange) return std::nullopt;
+  const std::optional<nb::dlpack::dltensor> tensor = exchange->describe(value);
+  if (!tensor) return std::nullopt;
+  check_place(tensor->device.device_type, tensor->device.device_id, what, place);
+  if (is_cuda_memory(tensor->device.device_type)) {
+    const std::optional<uint64_t> stream = exchange->stream(tensor->device);
+    if (!stream || !is_same_stream(*stream, place.stream)) return std::nullopt;
+  }
+  return Found{.tensor = *tensor, .keep = {}};
+}
+
+template <class AnyArray>
+std::optional<Found> cast_array(nb::handle value) {
+  AnyArray array;
+  if (!nb::try_cast(value, array, false)) return std::nullopt;
+  nb::dlpack::dltensor tensor;
+  tensor.data = const_cast<void*>(static_cast<const void*>(array.data()));
+  tensor.device = {array.device_type(), array.device_id()};
+  tensor.ndim = static_cast<int32_t>(array.ndim());
+  tensor.dtype = array.dtype();
+  tensor.shape = const_cast<int64_t*>(array.shape_ptr());
+  tensor.strides = const_cast<int64_t*>(array.stride_ptr());
+  return Found{.tensor = tensor, .keep = nb::ndarray<nb::ro>(array.handle())};
+}
+
 // The array with the producer's work on it done, or in order on the session's stream.
 template <class AnyArray>
-std::optional<AnyArray> import_array(nb::handle value, const std::string& what,
-                                     const CudaPlace& place) {
-  AnyArray array;
-  if (is_numpy_array(value))
-    return nb::try_cast(value, array, false) ? std::optional(array) : std::nullopt;
-  if (!nb::hasattr(value, "__dlpack_device__"))
-    return nb::try_cast(value, array, false) ? std::optional(array) : std::nullopt;
+std::optional<Found> find_array(nb::handle value, const std::string& what, const CudaPlace& place) {
+  if (is_numpy_array(value)) return cast_array<AnyArray>(value);
+  if (std::optional<Found> described = describe_array(value, what, place)) return described;
+  if (!nb::hasattr(value, "__dlpack_device__")) return cast_array<AnyArray>(value);
   const nb::object device = value.attr("__dlpack_device__")();
   const int device_type = nb::cast<int>(nb::int_(nb::object(device[0])));
   check_place(device_type, nb::cast<int>(nb::int_(nb::object(device[1]))), what, place);
-  if (!is_cuda_memory(device_type))
-    return nb::try_cast(value, array, false) ? std::optional(array) : std::nullopt;
-  const nb::object capsule = value.attr("__dlpack__")(nb::arg("stream") = place.stream);
-  return nb::try_cast(capsule, array, false) ? std::optional(array) : std::nullopt;
+  if (!is_cuda_memory(device_type)) return cast_array<AnyArray>(value);
+  return cast_array<AnyArray>(value.attr("__dlpack__")(nb::arg("stream") = place.stream));
+}
+
+ArrayMemory memory_of(Found found, uint32_t dtype, nb::object source) {
+  const nb::dlpack::dltensor& tensor = found.tensor;
+  ArrayMemory memory{.data = tensor.data,
+                     .dims = {tensor.shape, tensor.shape + tensor.ndim},
+                     .size_bytes = tensor.dtype.bits / 8U,
+                     .dtype = dtype,
+                     .on_cuda = is_cuda_memory(tensor.device.device_type),
+                     .source = std::move(source),
+                     .keep = std::move(found.keep)};
+  for (const uint64_t dim : memory.dims) memory.size_bytes *= dim;
+  return memory;
 }
 
 [[noreturn]] void refuse_type(nb::handle value, const std::string& what) {
@@ -121,37 +181,35 @@ std::optional<AnyArray> import_array(nb::handle value, const std::string& what,
 
 }  // namespace
 
-std::vector<uint64_t> TensorArgument::dims() const {
-  std::vector<uint64_t> dims(array.ndim());
-  for (size_t axis = 0; axis < dims.size(); ++axis) dims[axis] = array.shape(axis);
-  return dims;
-}
-
 TensorArgument take_array(nb::handle value, const std::string& what, const CudaPlace& place) {
-  TensorArgument taken;
-  taken.source = nb::borrow(value);
-  taken.is_numpy = is_numpy_array(value);
+  using Array = nb::ndarray<nb::ro>;
+  nb::object source = nb::borrow(value);
   std::optional<uint32_t> dtype;
-  std::optional<Array> array = import_array<Array>(value, what, place);
-  if (array) dtype = dtype_of_array(array->dtype());
-  if (!array || !is_contiguous(*array)) {
-    const nb::object dense = helpers().dense(value, what);
-    if (dense.is_none()) refuse_type(value, what);
-    taken.was_copied = true;
-    const nb::object raw = helpers().raw(dense);
-    array = import_array<Array>(raw.is_none() ? dense : nb::object(raw[0]), what, place);
-    if (!array) refuse_type(value, what);
-    dtype = raw.is_none() ? dtype_of_array(array->dtype())
+  std::optional<Found> found = find_array<Array>(value, what, place);
+  if (found) dtype = dtype_of_array(found->tensor.dtype);
+  const bool is_copied = !found || !is_contiguous(found->tensor);
+  if (is_copied) {
+    source = helpers().dense(value, what);
+    if (source.is_none()) refuse_type(value, what);
+    const nb::object raw = helpers().raw(source);
+    found = find_array<Array>(raw.is_none() ? source : nb::object(raw[0]), what, place);
+    if (!found) refuse_type(value, what);
+    dtype = raw.is_none() ? dtype_of_array(found->tensor.dtype)
                           : std::optional(nb::cast<uint32_t>(nb::object(raw[1])));
   }
   if (!dtype) refuse_type(value, what);
-  taken.array = *array;
-  taken.dtype = *dtype;
-  taken.on_cuda = is_cuda_memory(array->device_type());
-  return taken;
+  return {memory_of(std::move(*found), *dtype, std::move(source)), is_copied,
+          is_numpy_array(value)};
 }
 
 nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle like) {
+  const std::optional<Exchange> exchange = like.is_valid() ? Exchange::of(like) : std::nullopt;
+  const std::optional<nb::dlpack::dtype> type = dtype_for_array(dtype);
+  if (exchange && type) {
+    const std::optional<nb::dlpack::dltensor> beside = exchange->describe(like);
+    nb::object made = beside ? exchange->allocate(dims, *type, beside->device) : nb::object();
+    if (made.is_valid()) return made;
+  }
   const nb::object shape = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(dims.size())));
   for (size_t axis = 0; axis < dims.size(); ++axis)
     PyTuple_SetItem(shape.ptr(), static_cast<Py_ssize_t>(axis),
@@ -161,34 +219,32 @@ nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle
 
 nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32_t dtype,
                        std::optional<int> cuda_ordinal) {
-  for (const DtypePair& pair : kDtypes) {
-    if (pair.dtype != dtype) continue;
-    const nb::dlpack::dtype type{static_cast<uint8_t>(pair.code), pair.bits, 1};
-    const int device_type = cuda_ordinal ? nb::device::cuda::value : nb::device::cpu::value;
-    return nb::cast(nb::ndarray<nb::array_api>(reinterpret_cast<void*>(address), dims.size(),
-                                               dims.data(), nb::handle(), nullptr, type,
-                                               device_type, cuda_ordinal.value_or(0)),
-                    nb::rv_policy::reference);
-  }
-  throw DtypeError(RLX_INVALID_ARGUMENT,
-                   "there is no element type " + std::to_string(dtype) + " in DLPack");
+  const std::optional<nb::dlpack::dtype> type = dtype_for_array(dtype);
+  if (!type)
+    throw DtypeError(RLX_INVALID_ARGUMENT,
+                     "there is no element type " + std::to_string(dtype) + " in DLPack");
+  const int device_type = cuda_ordinal ? nb::device::cuda::value : nb::device::cpu::value;
+  return nb::cast(nb::ndarray<nb::array_api>(reinterpret_cast<void*>(address), dims.size(),
+                                             dims.data(), nb::handle(), nullptr, *type, device_type,
+                                             cuda_ordinal.value_or(0)),
+                  nb::rv_policy::reference);
 }
 
-WritableArgument take_writable(nb::handle value, const std::string& what, const CudaPlace& place) {
-  const nb::object raw = helpers().raw(value);
-  const nb::object given = raw.is_none() ? nb::borrow(value) : nb::object(raw[0]);
-  const auto array = import_array<nb::ndarray<>>(given, what, place);
-  if (!array) refuse_type(value, what + " (which is written to)");
-  const auto dtype = raw.is_none() ? dtype_of_array(array->dtype())
-                                   : std::optional(nb::cast<uint32_t>(nb::object(raw[1])));
+ArrayMemory take_writable(nb::handle value, const std::string& what, const CudaPlace& place) {
+  std::optional<Found> found = find_array<nb::ndarray<>>(value, what, place);
+  std::optional<uint32_t> dtype;
+  if (found) {
+    dtype = dtype_of_array(found->tensor.dtype);
+  } else if (const nb::object raw = helpers().raw(value); !raw.is_none()) {
+    found = find_array<nb::ndarray<>>(nb::object(raw[0]), what, place);
+    dtype = nb::cast<uint32_t>(nb::object(raw[1]));
+  }
+  if (!found) refuse_type(value, what + " (which is written to)");
   if (!dtype) refuse_type(value, what);
-  if (!is_contiguous(*array))
+  if (!is_contiguous(found->tensor))
     throw Error(RLX_INVALID_ARGUMENT,
                 what + " is to be written to an array that is not contiguous");
-  return {.array = *array,
-          .dtype = *dtype,
-          .on_cuda = is_cuda_memory(array->device_type()),
-          .source = nb::borrow(value)};
+  return memory_of(std::move(*found), *dtype, nb::borrow(value));
 }
 
 }  // namespace rlx::python

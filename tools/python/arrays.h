@@ -26,19 +26,20 @@ class DtypeError : public Error {
   using Error::Error;
 };
 
-using Array = nb::ndarray<nb::ro>;
-
-// Dense and row-major. The memory lives as long as this does.
-struct TensorArgument {
-  Array array;
+// Dense and row-major memory of an array. It lives as long as this does.
+struct ArrayMemory {
+  void* data = nullptr;
+  std::vector<uint64_t> dims;
+  uint64_t size_bytes = 0;
   uint32_t dtype = 0;  // rlx_dtype
   bool on_cuda = false;
+  nb::object source;         // whose memory it is: what was given, or a dense copy of that
+  nb::ndarray<nb::ro> keep;  // DLPack's hold of it, where there is one
+};
+
+struct TensorArgument : ArrayMemory {
   bool was_copied = false;  // it was not contiguous, or in another byte order
   bool is_numpy = true;
-  nb::object source;  // what was given
-  [[nodiscard]] std::vector<uint64_t> dims() const;
-  [[nodiscard]] uint64_t size_bytes() const { return array.nbytes(); }
-  [[nodiscard]] const void* data() const { return array.data(); }
 };
 
 // Where CUDA tensors must lie, and the stream on which they are used, as DLPack numbers it.
@@ -64,12 +65,6 @@ nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32
                        std::optional<int> cuda_ordinal);
 
 // The memory of an array that make_array made or the caller gave for an output.
-struct WritableArgument {
-  nb::ndarray<> array;
-  uint32_t dtype = 0;
-  bool on_cuda = false;
-  nb::object source;
-};
-WritableArgument take_writable(nb::handle value, const std::string& what, const CudaPlace& place);
+ArrayMemory take_writable(nb::handle value, const std::string& what, const CudaPlace& place);
 
 }  // namespace rlx::python

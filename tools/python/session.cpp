@@ -40,9 +40,8 @@ rlx_status copying(uint64_t size_bytes, Call call) {
 }
 
 rlx_tensor host_tensor(const TensorArgument& tensor) {
-  const std::vector<uint64_t> dims = tensor.dims();
-  return make_tensor(tensor.data(), tensor.size_bytes(), static_cast<rlx_dtype>(tensor.dtype),
-                     dims);
+  return make_tensor(tensor.data, tensor.size_bytes, static_cast<rlx_dtype>(tensor.dtype),
+                     tensor.dims);
 }
 
 std::optional<rlx_state_range> range_of(std::optional<uint32_t> axis, uint64_t begin,
@@ -226,7 +225,7 @@ void SessionCore::give_host(uint32_t entry, Port* port, const std::string& name,
     port->address_bytes = 0;
   }
   const rlx_tensor given = host_tensor(tensor);
-  const rlx_status status = copying(tensor.size_bytes(), [&] {
+  const rlx_status status = copying(tensor.size_bytes, [&] {
     return rlx_session_set_input(session_->get(), entry, name.c_str(), &given);
   });
   if (status == RLX_INVALID_ARGUMENT && port != nullptr && port->dtype != tensor.dtype)
@@ -236,7 +235,7 @@ void SessionCore::give_host(uint32_t entry, Port* port, const std::string& name,
 }
 
 void SessionCore::give_cuda(uint32_t entry, Port& port, const TensorArgument& tensor) {
-  const std::vector<uint64_t> dims = tensor.dims();
+  const std::vector<uint64_t>& dims = tensor.dims;
   if (tensor.dtype != port.dtype)
     throw DtypeError(RLX_INVALID_ARGUMENT, "input " + quoted(port.name) + " got " +
                                                rlx_dtype_name(tensor.dtype) + ", wanted " +
@@ -248,14 +247,14 @@ void SessionCore::give_cuda(uint32_t entry, Port& port, const TensorArgument& te
     if (port.dims[axis].symbol != nullptr)
       session_->set_symbol(port.dims[axis].symbol, dims[axis], entry);
   }
-  const auto address = reinterpret_cast<uint64_t>(tensor.data());
-  if (port.address != address || port.address_bytes != tensor.size_bytes()) {
-    session_->bind_input(port.name, address, tensor.size_bytes(), entry);
+  const auto address = reinterpret_cast<uint64_t>(tensor.data);
+  if (port.address != address || port.address_bytes != tensor.size_bytes) {
+    session_->bind_input(port.name, address, tensor.size_bytes, entry);
     port.address = address;
-    port.address_bytes = tensor.size_bytes();
+    port.address_bytes = tensor.size_bytes;
   }
   port.bound_dims = dims;
-  port.bound = tensor.was_copied ? nb::cast(tensor.array) : tensor.source;
+  port.bound = tensor.source;
 }
 
 // Device memory has no shape that the library could judge.
@@ -289,25 +288,23 @@ uint64_t SessionCore::symbol(uint32_t entry, const std::string& name) {
 // ---- outputs
 
 // The memory of an array for an output, which has its dtype and present dims.
-WritableArgument SessionCore::take_output(uint32_t entry, uint32_t output, nb::handle value) {
+ArrayMemory SessionCore::take_output(uint32_t entry, uint32_t output, nb::handle value) {
   const std::string what = "output " + quoted(entry_at(entry).outputs[output].name);
-  WritableArgument array = take_writable(value, what, place_);
+  ArrayMemory array = take_writable(value, what, place_);
   const TensorInfo info = session_->output(output, entry);
   if (array.dtype != info.dtype())
     throw DtypeError(RLX_INVALID_ARGUMENT, what + " is " + rlx_dtype_name(info.dtype()) +
                                                ", the given array is " +
                                                rlx_dtype_name(array.dtype));
-  const std::span given(array.array.shape_ptr(), array.array.ndim());
-  if (!std::equal(info.dims().begin(), info.dims().end(), given.begin(), given.end(),
-                  [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); }))
-    refuse(what + " is " + dims_text(info.dims()) + ", the given array " + dims_text(given));
+  if (!std::equal(info.dims().begin(), info.dims().end(), array.dims.begin(), array.dims.end()))
+    refuse(what + " is " + dims_text(info.dims()) + ", the given array " + dims_text(array.dims));
   return array;
 }
 
-std::vector<nb::object> SessionCore::place_outputs(uint32_t entry,
-                                                   const std::vector<uint32_t>& picked,
-                                                   nb::handle into, nb::handle like) {
-  std::vector<nb::object> arrays;
+std::vector<SessionCore::Placed> SessionCore::place_outputs(uint32_t entry,
+                                                            const std::vector<uint32_t>& picked,
+                                                            nb::handle into, nb::handle like) {
+  std::vector<Placed> placed;
   Entry& ports = entry_at(entry);
   check_into(ports, picked, into);
   // What nobody asks for must not go where an earlier call wanted it, whose size it may not have.
@@ -318,36 +315,39 @@ std::vector<nb::object> SessionCore::place_outputs(uint32_t entry,
   }
   for (const uint32_t number : picked) {
     Port& port = ports.outputs[number];
-    nb::object array;
-    if (!into.is_none() && nb::cast<bool>(into.attr("__contains__")(port.name)))
-      array = into[port.name.c_str()];
-    if (!array.is_valid()) {
-      const TensorInfo info = session_->output(number, entry);
-      array = make_array(info.dims(), port.dtype, like);
-      if (!like.is_valid()) {  // NumPy's: its memory is on the host
-        if (port.address_bytes != 0) unbind_output(entry, port);
-        arrays.push_back(std::move(array));
-        continue;
-      }
-    }
-    const WritableArgument writable = take_output(entry, number, array);
-    if (writable.on_cuda) {
-      bind_output(entry, port, writable);
+    Placed output = place_output(entry, number, into, like);
+    if (output.memory.on_cuda) {
+      bind_output(entry, port, output.memory);
     } else if (port.address_bytes != 0) {
       unbind_output(entry, port);
     }
-    arrays.push_back(std::move(array));
+    placed.push_back(std::move(output));
   }
-  return arrays;
+  return placed;
 }
 
-void SessionCore::bind_output(uint32_t entry, Port& port, const WritableArgument& array) {
-  const auto address = reinterpret_cast<uint64_t>(array.array.data());
-  const uint64_t size_bytes = array.array.nbytes();
-  if (port.address != address || port.address_bytes != size_bytes) {
-    session_->bind_output(port.name, address, size_bytes, entry);
+SessionCore::Placed SessionCore::place_output(uint32_t entry, uint32_t number, nb::handle into,
+                                              nb::handle like) {
+  const Port& port = entry_at(entry).outputs[number];
+  nb::object array = given_for(port, into);
+  if (!array.is_valid())
+    array = make_array(session_->output(number, entry).dims(), port.dtype, like);
+  ArrayMemory memory = take_output(entry, number, array);
+  return {.array = std::move(array), .memory = std::move(memory)};
+}
+
+// Not valid where `into` has none.
+nb::object SessionCore::given_for(const Port& port, nb::handle into) {
+  const bool is_given = !into.is_none() && nb::cast<bool>(into.attr("__contains__")(port.name));
+  return is_given ? nb::object(into[port.name.c_str()]) : nb::object();
+}
+
+void SessionCore::bind_output(uint32_t entry, Port& port, const ArrayMemory& array) {
+  const auto address = reinterpret_cast<uint64_t>(array.data);
+  if (port.address != address || port.address_bytes != array.size_bytes) {
+    session_->bind_output(port.name, address, array.size_bytes, entry);
     port.address = address;
-    port.address_bytes = size_bytes;
+    port.address_bytes = array.size_bytes;
   }
   port.bound = array.source;
 }
@@ -359,25 +359,25 @@ void SessionCore::unbind_output(uint32_t entry, Port& port) {
 }
 
 void SessionCore::read_into(uint32_t entry, const std::vector<uint32_t>& picked,
-                            const std::vector<nb::object>& arrays) {
+                            const std::vector<Placed>& placed) {
   for (size_t i = 0; i < picked.size(); ++i) {
     const Port& port = entry_at(entry).outputs[picked[i]];
     if (port.address_bytes != 0) continue;
-    const WritableArgument array = take_output(entry, picked[i], arrays[i]);
-    check(copying(array.array.nbytes(), [&] {
-      return rlx_session_read_output(session_->get(), entry, port.name.c_str(), array.array.data(),
-                                     array.array.nbytes());
+    const ArrayMemory& memory = placed[i].memory;
+    check(copying(memory.size_bytes, [&] {
+      return rlx_session_read_output(session_->get(), entry, port.name.c_str(), memory.data,
+                                     memory.size_bytes);
     }));
     ++copies_.from_device;
   }
 }
 
 nb::object SessionCore::collect(const Entry& entry, const std::vector<uint32_t>& picked,
-                                const std::vector<nb::object>& arrays, bool bare) const {
-  if (bare && picked.size() == 1) return arrays[0];
+                                const std::vector<Placed>& placed, bool bare) const {
+  if (bare && picked.size() == 1) return placed[0].array;
   nb::dict outputs;
   for (size_t i = 0; i < picked.size(); ++i)
-    outputs[entry.outputs[picked[i]].name.c_str()] = arrays[i];
+    outputs[entry.outputs[picked[i]].name.c_str()] = placed[i].array;
   return outputs;
 }
 
@@ -388,10 +388,10 @@ nb::object SessionCore::run(uint32_t entry, const nb::dict& inputs, nb::handle n
   const Use use(*this);
   const std::vector<uint32_t> picked = pick_outputs(entry_at(entry), names);
   const nb::object like = give(entry, inputs);
-  const std::vector<nb::object> arrays = place_outputs(entry, picked, into, like);
+  const std::vector<Placed> placed = place_outputs(entry, picked, into, like);
   check(unlocked([&] { return rlx_session_run(*use, entry); }));
-  read_into(entry, picked, arrays);
-  return collect(entry_at(entry), picked, arrays, bare);
+  read_into(entry, picked, placed);
+  return collect(entry_at(entry), picked, placed, bare);
 }
 
 uint64_t SessionCore::submit(uint32_t entry, const nb::dict& inputs, nb::handle into) {
@@ -402,9 +402,9 @@ uint64_t SessionCore::submit(uint32_t entry, const nb::dict& inputs, nb::handle 
     std::vector<Port>& outputs = entry_at(entry).outputs;
     for (uint32_t number = 0; number < outputs.size(); ++number) {
       Port& port = outputs[number];
-      if (!nb::cast<bool>(into.attr("__contains__")(port.name))) continue;
-      const WritableArgument array =
-          take_output(entry, number, nb::object(into[port.name.c_str()]));
+      const nb::object given = given_for(port, into);
+      if (!given.is_valid()) continue;
+      const ArrayMemory array = take_output(entry, number, given);
       if (!array.on_cuda)
         refuse("output " + quoted(port.name) +
                " of a run that is not waited for cannot be written to host memory; read it after "
@@ -433,20 +433,14 @@ nb::object SessionCore::read(uint32_t entry, nb::handle names, nb::handle into) 
   Entry& ports = entry_at(entry);
   const std::vector<uint32_t> picked = pick_outputs(ports, names);
   check_into(ports, picked, into);
-  std::vector<nb::object> arrays;
+  std::vector<Placed> placed;
   for (const uint32_t number : picked) {
     const Port& port = ports.outputs[number];
-    const bool is_given = !into.is_none() && nb::cast<bool>(into.attr("__contains__")(port.name));
-    if (port.address_bytes != 0) {
-      arrays.push_back(port.bound);
-    } else if (is_given) {
-      arrays.push_back(nb::object(into[port.name.c_str()]));
-    } else {
-      arrays.push_back(make_array(use->output(number, entry).dims(), port.dtype, nb::handle()));
-    }
+    placed.push_back(port.address_bytes != 0 ? Placed{.array = port.bound, .memory = {}}
+                                             : place_output(entry, number, into, nb::handle()));
   }
-  read_into(entry, picked, arrays);
-  return collect(ports, picked, arrays, false);
+  read_into(entry, picked, placed);
+  return collect(ports, picked, placed, false);
 }
 
 void SessionCore::prepare(uint32_t entry) {
@@ -475,11 +469,11 @@ nb::object SessionCore::read_state(const std::string& name, std::optional<uint32
   const auto range = range_of(axis, begin, count);
   const nb::object array =
       into.is_none() ? make_array(dims, info.dtype, nb::handle()) : nb::borrow(into);
-  const WritableArgument memory = take_writable(array, "state " + quoted(name), place_);
+  const ArrayMemory memory = take_writable(array, "state " + quoted(name), place_);
   if (memory.on_cuda) refuse("states are read to host memory; bind_state shares device memory");
   check(unlocked([&] {
-    return rlx_session_read_state(*use, name.c_str(), range ? &*range : nullptr,
-                                  memory.array.data(), memory.array.nbytes());
+    return rlx_session_read_state(*use, name.c_str(), range ? &*range : nullptr, memory.data,
+                                  memory.size_bytes);
   }));
   return array;
 }
@@ -490,7 +484,7 @@ void SessionCore::write_state(const std::string& name, std::optional<uint32_t> a
   const TensorArgument tensor = take_array(value, "state " + quoted(name), place_);
   if (tensor.on_cuda)
     refuse("states are written from host memory; bind_state shares device memory");
-  const uint64_t count = axis && *axis < tensor.array.ndim() ? tensor.array.shape(*axis) : 0;
+  const uint64_t count = axis && *axis < tensor.dims.size() ? tensor.dims[*axis] : 0;
   const auto range = range_of(axis, begin, count);
   const rlx_tensor given = host_tensor(tensor);
   const rlx_status status = unlocked([&] {
@@ -518,15 +512,15 @@ void SessionCore::bind_state(const std::string& name, nb::handle value) {
     bound_states_.erase(name);
     return;
   }
-  const WritableArgument array = take_writable(value, "state " + quoted(name), place_);
+  const ArrayMemory array = take_writable(value, "state " + quoted(name), place_);
   if (!array.on_cuda) refuse("state " + quoted(name) + " got a tensor in host memory");
   const rlx_tensor_info info = state_info(name);
   if (array.dtype != info.dtype)
     throw DtypeError(RLX_INVALID_ARGUMENT, "state " + quoted(name) + " got " +
                                                rlx_dtype_name(array.dtype) + ", wanted " +
                                                rlx_dtype_name(info.dtype));
-  check(rlx_session_bind_state(*use, name.c_str(), reinterpret_cast<uint64_t>(array.array.data()),
-                               array.array.nbytes()));
+  check(rlx_session_bind_state(*use, name.c_str(), reinterpret_cast<uint64_t>(array.data),
+                               array.size_bytes));
   bound_states_.insert_or_assign(name, array.source);
 }
 

@@ -99,6 +99,11 @@ class SessionCore {
     uint64_t address_bytes = 0;
     std::vector<uint64_t> bound_dims;
   };
+  // An array for an output, and its memory.
+  struct Placed {
+    nb::object array;
+    ArrayMemory memory;
+  };
   struct Entry {
     std::vector<Port> inputs;
     std::vector<Port> outputs;
@@ -116,15 +121,17 @@ class SessionCore {
   void give_cuda(uint32_t entry, Port& port, const TensorArgument& tensor);
   void check_bound_shapes(uint32_t entry);
   // Arrays for these outputs, bound where they lie on the device.
-  std::vector<nb::object> place_outputs(uint32_t entry, const std::vector<uint32_t>& picked,
-                                        nb::handle into, nb::handle like);
-  WritableArgument take_output(uint32_t entry, uint32_t output, nb::handle value);
-  void bind_output(uint32_t entry, Port& port, const WritableArgument& array);
+  std::vector<Placed> place_outputs(uint32_t entry, const std::vector<uint32_t>& picked,
+                                    nb::handle into, nb::handle like);
+  Placed place_output(uint32_t entry, uint32_t number, nb::handle into, nb::handle like);
+  static nb::object given_for(const Port& port, nb::handle into);
+  ArrayMemory take_output(uint32_t entry, uint32_t output, nb::handle value);
+  void bind_output(uint32_t entry, Port& port, const ArrayMemory& array);
   void unbind_output(uint32_t entry, Port& port);
   void read_into(uint32_t entry, const std::vector<uint32_t>& picked,
-                 const std::vector<nb::object>& arrays);
+                 const std::vector<Placed>& placed);
   nb::object collect(const Entry& entry, const std::vector<uint32_t>& picked,
-                     const std::vector<nb::object>& arrays, bool bare) const;
+                     const std::vector<Placed>& placed, bool bare) const;
   rlx_tensor_info state_info(const std::string& name) const;
 
   std::shared_ptr<Plan> plan_;

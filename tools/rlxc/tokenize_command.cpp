@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 #include "runtime/include/rlx_text.h"
+#include "tools/describe/id_list.h"
 #include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
@@ -161,9 +162,8 @@ void add_tokenize_command(CLI::App& app, Action& action) {
   input->add_option(
       "--texts", arguments->texts,
       "File with a JSON list of texts: a line of JSON with the ids of each is printed");
-  CLI::Option* ids = input->add_option("--ids", arguments->ids, "Ids to decode: text is printed")
-                         ->delimiter(',')
-                         ->type_name("N,...");
+  CLI::Option* ids =
+      tool::add_id_list(*input, "--ids", arguments->ids, "Ids to decode: text is printed");
   input->require_option(1);
   command->add_flag("--special", arguments->special,
                     "Names of control tokens in the text are those tokens; shown in decoded text");

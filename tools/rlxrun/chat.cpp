@@ -14,6 +14,7 @@
 #include "tools/language/ngram_draft.h"
 #include "tools/language/token_loop.h"
 #include "tools/npy/npy.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxrun/chat_text.h"
 #include "tools/rlxrun/errors.h"
 
@@ -201,8 +202,22 @@ class Replier {
             options.chat.most_tokens.value_or(options.chat.logits_path.empty() ? kMostTokens : 0)) {
   }
 
+  // What was refused leaves the loop as a reply does: ready for the next prompt.
   ChatTurn reply(std::vector<int32_t> prompt_ids) {
     ChatTurn turn{.prompt_ids = std::move(prompt_ids)};
+    try {
+      speak(turn);
+    } catch (const Failure& failure) {
+      if (failure.code() != ExitCode::InputRefused) throw;
+      chooser_.end();
+      teller_.end(turn);
+      throw;
+    }
+    return turn;
+  }
+
+ private:
+  void speak(ChatTurn& turn) {
     turn.ids.reserve(most_tokens_);
     turn.token_microseconds.reserve(most_tokens_);
     read_prompt(turn);
@@ -228,10 +243,8 @@ class Replier {
     turn.drafted_tokens = chooser_.drafted_tokens() - drafted;
     turn.accepted_tokens = chooser_.accepted_tokens() - accepted;
     teller_.end(turn);
-    return turn;
   }
 
- private:
   [[nodiscard]] bool shifts() const { return options_.chat.overflow == Overflow::Shift; }
 
   void read_prompt(ChatTurn& turn) {
@@ -312,15 +325,32 @@ bool read_message(std::string& line) {
   return static_cast<bool>(std::getline(std::cin, line));
 }
 
+// A message that is refused, alone, ends no conversation.
+ChatTurn answer(Replier& replier, const rlx_text* text, std::vector<ChatMessage>& messages) {
+  try {
+    ChatTurn turn = replier.reply(chat_ids(text, messages));
+    messages.push_back({.role = "assistant", .content = turn.text});
+    return turn;
+  } catch (const Failure& failure) {
+    if (failure.code() != ExitCode::InputRefused) throw;
+    messages.pop_back();
+    return {.end = ReplyEnd::Refused, .refusal = failure.what()};
+  }
+}
+
+void tell_turn(const ChatTurn& turn) {
+  if (turn.end != ReplyEnd::Refused) return tell_times(turn);
+  say_error("rlxrun", turn.refusal);
+}
+
 // Each line is a message.
 void converse(Replier& replier, const rlx_text* text, const Options& options, ChatReport& report) {
   std::vector<ChatMessage> messages = begin_conversation(options.chat);
   for (std::string line; read_message(line);) {
     if (line.empty()) continue;
     messages.push_back({.role = "user", .content = line});
-    ChatTurn turn = replier.reply(chat_ids(text, messages));
-    messages.push_back({.role = "assistant", .content = turn.text});
-    if (!options.json) tell_times(turn);
+    ChatTurn turn = answer(replier, text, messages);
+    if (!options.json) tell_turn(turn);
     report.turns.push_back(std::move(turn));
   }
 }
@@ -343,6 +373,11 @@ void take_turns(language::TokenLoop& loop, const TextHandle& text, const Options
 }
 
 }  // namespace
+
+bool ChatReport::was_refused() const {
+  return std::any_of(turns.begin(), turns.end(),
+                     [](const ChatTurn& turn) { return turn.end == ReplyEnd::Refused; });
+}
 
 double ChatTurn::tokens_per_second() const {
   const double microseconds =

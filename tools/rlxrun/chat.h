@@ -13,6 +13,7 @@ namespace rlx::tool {
 enum class ReplyEnd : uint8_t {
   Stop,    // the model ended it
   Length,  // as many tokens as were asked for
+  Refused,
 };
 
 struct ChatTurn {
@@ -20,6 +21,7 @@ struct ChatTurn {
   std::vector<int32_t> ids;  // of the reply, with the one that ended it
   std::string text;          // empty where the plan has none
   ReplyEnd end = ReplyEnd::Length;
+  std::string refusal;       // why, where it was refused
   uint32_t kept_tokens = 0;  // of the prompt, whose rows were there
   uint32_t prompt_runs = 0;
   uint32_t shifts = 0;  // how often the oldest half was forgotten
@@ -37,10 +39,13 @@ struct ChatReport {
   double open_milliseconds = 0;
   double load_milliseconds = 0;
   std::vector<ChatTurn> turns;
+
+  [[nodiscard]] bool was_refused() const;  // any of them
 };
 
-// Throws a Failure where something is refused. Prints replies as they come, and a line about each
-// to standard error, unless the report is wanted as JSON.
+// Throws a Failure where something is refused; of a conversation a message that is refused is a
+// turn that says so, and the next ones go on without it. Prints replies as they come, and a line
+// about each to standard error, unless the report is wanted as JSON.
 ChatReport run_chat(const Options& options);
 
 std::string chat_json(const ChatReport& report);

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "tools/describe/choice.h"
+#include "tools/describe/id_list.h"
 
 namespace rlx::tool {
 namespace {
@@ -19,17 +20,12 @@ constexpr const char* kRunFlags[] = {
     "--entry",      "--dim",       "--inputs",   "--seeded",     "--seeded-max", "--state",
     "--dump-state", "--outputs",   "--expected", "--rtol",       "--atol",       "--repeat",
     "--warmup",     "--profile",   "--trace",    "--dump-after", "--poison",     "--first-nan",
-    "--against",    "--self-test", "--report"};
+    "--against",    "--self-test", "--report",   "--nvtx"};
 constexpr const char* kChatFlags[] = {"--system", "--tokens",   "--temperature",    "--top-k",
                                       "--top-p",  "--min-p",    "--sampling-order", "--logits",
                                       "--cache",  "--overflow", "--draft"};
 constexpr const char* kDrawFlags[] = {"--top-k", "--top-p", "--min-p", "--sampling-order",
                                       "--seed"};
-
-// CLI11 reads no digits at all as 0.
-std::string empty_id_fault(std::string& id) {
-  return id.empty() ? "an id is empty; give the ids of tokens as 1,2,3" : "";
-}
 
 void add_prompt_flags(CLI::App& app, ChatOptions& chat) {
   app.add_option("--chat", chat.message, "What a user says to the plan's model; prints its reply")
@@ -41,10 +37,7 @@ void add_prompt_flags(CLI::App& app, ChatOptions& chat) {
   app.add_option("--system", chat.system, "What the model is told before a conversation")
       ->type_name("TEXT")
       ->group(kGroup);
-  app.add_option("--prompt-ids", chat.prompt_ids, "A prompt as tokens, without a template: 1,2,3")
-      ->delimiter(',')
-      ->type_name("IDS")
-      ->check(CLI::Validator(empty_id_fault, ""))
+  add_id_list(app, "--prompt-ids", chat.prompt_ids, "A prompt as tokens, without a template: 1,2,3")
       ->group(kGroup);
   app.add_option("-n,--tokens", chat.most_tokens,
                  "Most tokens of a reply; 256 unless given, with --logits none")

@@ -37,7 +37,7 @@ ExitCode run_tool(const Options& options) {
   if (options.chat.is_wanted()) {
     const ChatReport report = run_chat(options);
     if (options.json) std::fputs(chat_json(report).c_str(), stdout);
-    return ExitCode::Ok;
+    return report.was_refused() ? ExitCode::InputRefused : ExitCode::Ok;
   }
   if (options.self_test) {
     const SelfTestReport report = run_self_test(options);

@@ -124,6 +124,7 @@ Json array_json(const std::vector<T>& items, Convert convert) {
 }
 
 Json turn_json(const ChatTurn& turn) {
+  if (turn.end == ReplyEnd::Refused) return {{"end", "refused"}, {"refusal", turn.refusal}};
   return {{"prompt_ids", turn.prompt_ids},
           {"ids", turn.ids},
           {"text", turn.text},

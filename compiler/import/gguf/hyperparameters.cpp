@@ -113,11 +113,11 @@ class Reader {
 
   double read_eps() {
     const std::string name = key("attention.layer_norm_rms_epsilon");
-    const std::optional<double> eps = keys_.real(name);
-    if (eps && *eps >= 0) return *eps;
-    keys_.fail(DiagCode::BadField,
-               "key " + in_quotes(name) + (eps ? " is less than 0" : " is missing, or no real"));
-    return 0;
+    if (keys_.find(name) == nullptr)
+      keys_.fail(DiagCode::BadField, "key " + in_quotes(name) + " is missing");
+    const double eps = keys_.real(name).value_or(0);
+    if (eps < 0) keys_.fail(DiagCode::BadField, "key " + in_quotes(name) + " is less than 0");
+    return eps;
   }
 
   void read_windows() {

@@ -556,8 +556,11 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   outputs.insert(outputs.end(), region.more_outputs.begin(), region.more_outputs.end());
   const std::vector<BufferId> dying =
       in_place_operands(program, region, outputs.front(), Segment::Arena);
-  // Which of several outputs took it over would not be said.
-  if (!dying.empty() && outputs.size() == 1) dispatch.allow_in_place(dying.front());
+  // Which of several outputs took it over would not be said. Loops carry values in the arena.
+  if (!dying.empty() && outputs.size() == 1) {
+    dispatch.allow_in_place(dying.front());
+    for (const BufferId carried : dying) dispatch.allow_in_place_state(carried);
+  }
   for (const RegionOperand& output : outputs) {
     for (const BufferId state : in_place_operands(program, region, output, Segment::State))
       dispatch.allow_in_place_state(state);

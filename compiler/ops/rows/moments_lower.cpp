@@ -81,7 +81,7 @@ StepWork MomentsStep::work(const RowWay& way) const {
 std::string rows_text(const MomentsStep& step) {
   const Dim reduced = loop_count(step.loops.reduced);
   const std::string real = "rlx_" + std::string(name_of(statistics_type(step.problem.x.dtype())));
-  const std::string quotient = "((a) / " + real + "(" + integer_text(reduced) + "))";
+  const std::string quotient = "rlx_div(a, " + real + "(" + integer_text(reduced) + "))";
   std::string text = define_line(
       "RLX_INDEX",
       index_type(
@@ -93,7 +93,7 @@ std::string rows_text(const MomentsStep& step) {
   // Of rows of a free length, the last parts may be empty.
   const std::string count = reduced.is_free() ? "max(n, RLX_INDEX(1))" : "n";
   text += define_line("RLX_OF_PART(a, n)",
-                      reduced == 0 ? "RLX_OF_ROW(a)" : "((a) / " + real + "(" + count + "))");
+                      reduced == 0 ? "RLX_OF_ROW(a)" : "rlx_div(a, " + real + "(" + count + "))");
   const std::string before = "(i) * RLX_INDEX(RLX_PART_LENGTH)";
   text += define_line(
       "RLX_PART_COUNT(i)",

@@ -130,9 +130,9 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   std::string text =
       define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape()).range().most));
   text += define_line("RLX_REAL", type);
-  text +=
-      define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
-                                           : "((a) / " + type + "(" + integer_text(cols) + "))");
+  text += define_line("RLX_MEAN(a)", cols == 0
+                                         ? type + "(rlx_from_bits(0x7FC00000u))"
+                                         : "rlx_div(a, " + type + "(" + integer_text(cols) + "))");
   text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
   text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
   text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);

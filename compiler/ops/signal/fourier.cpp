@@ -307,7 +307,7 @@ void dispatch_leg(LowerContext& ctx, const Leg& leg, const Shape& kept, const Si
             rows * (5 * leg.points * std::bit_width(static_cast<uint64_t>(leg.points))))
       .reason(std::to_string(leg.points) + " points, " + std::to_string(group.lanes) +
               " threads to a row, " + std::to_string(group.rows) + " rows per workgroup");
-  if (leg.window) dispatch.read(&FftParams::window, ctx.input(kWindow));
+  if (leg.window) dispatch.read(&FftParams::window, ctx.dense(ctx.input(kWindow)));
   if (leg.chirp_before) dispatch.read(&FftParams::before, ctx.input(kChirp), 8);
   if (leg.table_after) dispatch.read(&FftParams::after, ctx.input(*leg.table_after), 8);
 }

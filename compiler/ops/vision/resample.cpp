@@ -384,7 +384,7 @@ bool lower_resample(LowerContext& ctx) {
       .define("RLX_IDENTITY",
               raw ? "RLX_CAT(rlx_t_, RLX_X)(0)" : identity_text(resampling.combine, acc))
       .generated("tables.inc", tables_text(x, y, resampling, rows))
-      .read(&ResizeParams::taps, ctx.input(1))
+      .read(&ResizeParams::taps, ctx.dense(ctx.input(1)))
       .write(&ResizeParams::y, y, width > 1 ? kWidestAccessBytes : 0)
       .grid(split_grid(ceil_div(items, kThreads)))
       .work(x.byte_range().length_bytes + byte_size(y.type), element_count(y.shape()) * taps * 2)
@@ -394,7 +394,7 @@ bool lower_resample(LowerContext& ctx) {
               " rows per thread" + (x_vectors ? ", read at once" : ""));
   if (resampling.is_periodic()) dispatch.define("RLX_PERIODIC", 1);
   if (element_count(x.shape()) > 0) dispatch.read(&ResizeParams::x, x, x_alignment);
-  if (resampling.combine == "sum") dispatch.read(&ResizeParams::weights, ctx.input(2));
+  if (resampling.combine == "sum") dispatch.read(&ResizeParams::weights, ctx.dense(ctx.input(2)));
   return true;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver's graphs, captures and library of products.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/faults/stand_in/fake_objects.h"
@@ -33,10 +34,22 @@ CUresult add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependenc
                   int type, FakeWork work) {
   if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
   if (!are_nodes(graph, dependencies, count)) return kInvalidHandle;
+  for (size_t i = 0; i < count; ++i) ++reinterpret_cast<FakeNode*>(dependencies[i])->edges_out;
   auto& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
-  nodes.push_back(std::make_unique<FakeNode>(FakeNode{.type = type, .work = std::move(work)}));
+  nodes.push_back(std::make_unique<FakeNode>(
+      FakeNode{.type = type, .work = std::move(work), .edges_in = count}));
   *node = reinterpret_cast<CUgraphNode>(nodes.back().get());
   return CUDA_SUCCESS;
+}
+
+// Drivers lose count of programmatic edges whose nodes have others too.
+bool has_lone_early_edges(const FakeGraph& graph) {
+  const bool good = std::ranges::all_of(graph.nodes, [](const auto& node) {
+    return (!node->starts_early || node->edges_in == 1) &&
+           (!node->lets_start || node->edges_out == 1);
+  });
+  if (!good) misuse("a programmatic edge beside other edges of its nodes");
+  return good;
 }
 
 bool is_launchable(const CUDA_KERNEL_NODE_PARAMS& params) {
@@ -67,6 +80,35 @@ bool are_descriptors(std::initializer_list<const void*> handles) {
 
 }  // namespace
 
+FakeGraph::~FakeGraph() {
+  for (const auto& body : bodies)
+    static_cast<void>(fake_objects().remove(body.get(), FakeKind::Graph));
+}
+
+CUresult FakeCuda::cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph graph,
+                                                  CUcontext, unsigned, unsigned) {
+  if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
+  *handle = ++reinterpret_cast<FakeGraph*>(graph)->conditions;
+  return CUDA_SUCCESS;
+}
+// Kernels do nothing here, so no condition is ever set and no body runs.
+CUresult FakeCuda::cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData*,
+                                     size_t count, CUgraphNodeParams* params) {
+  if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
+  auto* around = reinterpret_cast<FakeGraph*>(graph);
+  const CUDA_CONDITIONAL_NODE_PARAMS& conditional = params->conditional;
+  if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || conditional.size != 1 ||
+      conditional.handle == 0 || conditional.handle > around->conditions) {
+    misuse("a conditional node without a condition of its graph");
+    return kInvalidHandle;
+  }
+  around->bodies.push_back(std::make_unique<FakeGraph>());
+  fake_objects().add(around->bodies.back().get(), FakeKind::Graph, 0);
+  around->handed_out.push_back(reinterpret_cast<CUgraph>(around->bodies.back().get()));
+  params->conditional.phGraph_out = &around->handed_out.back();
+  return add_node(node, graph, dependencies, count, CU_GRAPH_NODE_TYPE_CONDITIONAL, [] {});
+}
 CUresult FakeCuda::cuGraphCreate(CUgraph* graph, unsigned) {
   auto* made = new FakeGraph;
   fake_objects().add(made, FakeKind::Graph, 0);
@@ -115,11 +157,22 @@ CUresult FakeCuda::cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph,
                   [recorded] { recorded->happened = true; });
 }
 CUresult FakeCuda::cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from,
-                                             const CUgraphNode* to, const CUgraphEdgeData*,
+                                             const CUgraphNode* to, const CUgraphEdgeData* data,
                                              size_t count) {
   const bool known = fake_objects().is(graph, FakeKind::Graph) && are_nodes(graph, from, count) &&
                      are_nodes(graph, to, count);
-  return known ? CUDA_SUCCESS : kInvalidHandle;
+  if (!known) return kInvalidHandle;
+  for (size_t i = 0; i < count; ++i) {
+    auto* before = reinterpret_cast<FakeNode*>(from[i]);
+    auto* after = reinterpret_cast<FakeNode*>(to[i]);
+    const bool is_early = data[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    ++before->edges_out;
+    ++after->edges_in;
+    before->lets_start = before->lets_start || is_early;
+    after->starts_early = after->starts_early || is_early;
+    test::fault_control().early_starts += is_early ? 1 : 0;
+  }
+  return CUDA_SUCCESS;
 }
 CUresult FakeCuda::cuGraphNodeGetType(CUgraphNode node, int* type) {
   *type = reinterpret_cast<FakeNode*>(node)->type;
@@ -131,6 +184,7 @@ CUresult FakeCuda::cuGraphKernelNodeSetAttribute(CUgraphNode, int, const CUlaunc
 CUresult FakeCuda::cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                unsigned long long) {
   if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
+  if (!has_lone_early_edges(*reinterpret_cast<FakeGraph*>(graph))) return kInvalidHandle;
   auto* made = new FakeExec;
   for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes)
     made->work.push_back(node->work);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,10 +44,22 @@ using FakeWork = std::function<void()>;
 struct FakeNode {
   int type = 0;
   FakeWork work;
+  size_t edges_in = 0;
+  size_t edges_out = 0;
+  bool starts_early = false;  // an edge into it is programmatic
+  bool lets_start = false;    // one out of it is
 };
 
 struct FakeGraph {
+  FakeGraph() = default;
+  ~FakeGraph();
+  FakeGraph(const FakeGraph&) = delete;
+  FakeGraph& operator=(const FakeGraph&) = delete;
+
   std::vector<std::unique_ptr<FakeNode>> nodes;
+  std::vector<std::unique_ptr<FakeGraph>> bodies;  // of conditional nodes
+  std::deque<CUgraph> handed_out;                  // their handles, as callers are given them
+  uint64_t conditions = 0;                         // made for its nodes
 };
 
 struct FakeExec {
