@@ -75,10 +75,15 @@ constexpr Pass kPasses[] = {
      PassStage::PerTarget, lay_out_copies},
     {"lay-out-filters", "weights of conv as their kernels read them", 1, PassStage::PerTarget,
      lay_out_filters},
+    {"repeat-elementwise", "cheap scalar ops again where several nodes read them", 2,
+     PassStage::PerTarget, repeat_elementwise},
     {"fuse-elementwise", "chains of scalar ops as one kernel", 2, PassStage::PerTarget,
      fuse_elementwise},
     {"fuse-reductions", "chains of scalar ops into the reduction after them", 2,
      PassStage::PerTarget, fuse_reductions},
+    {"join-outputs", "what goes to states beside what is computed of it", 2, PassStage::PerTarget,
+     join_outputs},
+    {"join-reductions", "sums over the same rows as one", 2, PassStage::PerTarget, join_reductions},
     {"sweep", "drop what fusion left", 0, PassStage::PerTarget, remove_dead},
 };
 

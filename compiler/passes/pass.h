@@ -153,10 +153,18 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
 // Copies images that views make once, channels last, where all that reads them are convolutions
 // whose kernels read them so.
 size_t lay_out_copies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Repeats cheap elementwise nodes in front of readers that compute them themselves, where that
+// moves fewer bytes than their results.
+size_t repeat_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls an elementwise node or region that only a reduction reads into that reduction.
 size_t fuse_reductions(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins chains whose results go to states into the chains that read them besides, as further
+// results.
+size_t join_outputs(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins sums over the same rows that read the same tensors into one reduction with several results.
+size_t join_reductions(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Removes nodes whose results nobody reads.
 size_t remove_dead(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 
