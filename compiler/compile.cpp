@@ -28,9 +28,10 @@ constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32", "mixed"};
 struct TargetBuild {
   std::unique_ptr<const Target> target;  // with the device model that was asked for
   Module module;
-  std::vector<Program> programs;         // of the entries, then init
-  std::vector<Schedule> schedules;       // of the programs
-  std::vector<double> schedule_seconds;  // what each took
+  std::vector<Program> programs;                 // of the entries, then init
+  std::vector<std::vector<StepRegion>> regions;  // of the programs
+  std::vector<Schedule> schedules;               // of the programs
+  std::vector<double> schedule_seconds;          // what each took
 };
 
 // Everything between the module and the bytes of the plan; owns what PlanContent points to.
@@ -97,6 +98,8 @@ PassOptions pass_options(const CompileOptions& options, const Target* target) {
           .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
           .disabled = options.disabled_passes,
           .without = options.without,
+          .prefer = options.prefer,
+          .control = options.control,
           .dump_after = options.dump_after,
           .dump = options.dump,
           .timing = options.timing};
@@ -130,6 +133,7 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
     TargetBuild& build = compilation.builds.emplace_back();
     std::vector<std::string> log;
     build.target = with_model(known, options, log);
+    for (const std::string& name : options.prefer) log.push_back("--prefer " + name);
     build.module = compilation.module;
     if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, build.target.get()),
                     diagnostics, log)) {
@@ -143,10 +147,11 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
 }
 
 void schedule_programs(TargetBuild& build, const CompileOptions& options) {
-  for (const Program& program : build.programs) {
+  for (size_t i = 0; i < build.programs.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();
-    build.schedules.push_back(
-        schedule(program, {.in_place = options.in_place, .serial = options.serial}));
+    build.schedules.push_back(schedule(
+        build.programs[i],
+        {.in_place = options.in_place, .regions = build.regions[i], .serial = options.serial}));
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     build.schedule_seconds.push_back(elapsed.count());
   }
@@ -157,15 +162,18 @@ bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagn
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
                                               : ProductPrecision::F32,
-                              .without = &options.without};
+                              .without = &options.without,
+                              .prefer = &options.prefer};
   for (const Graph& graph : build.module.entries) {
-    auto program = lower_entry(build.module, graph, lowering, diagnostics);
+    std::vector<StepRegion>& regions = build.regions.emplace_back();
+    auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
     if (program) build.programs.push_back(std::move(*program));
   }
   if (diagnostics.has_errors()) return false;
   auto init = lower_init(build.module, build.programs, lowering, diagnostics);
   if (!init) return false;
   build.programs.push_back(std::move(*init));
+  build.regions.emplace_back();
   schedule_programs(build, options);
   return true;
 }

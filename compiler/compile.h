@@ -10,6 +10,7 @@
 
 #include "compiler/dispatch/device_model.h"
 #include "compiler/ir/graph.h"
+#include "compiler/passes/control_flow.h"
 #include "compiler/support/diagnostics.h"
 
 namespace rlx {
@@ -38,9 +39,11 @@ struct CompileOptions {
   std::string
       kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;
-  std::vector<std::string> without;  // kernels that are not taken (lower/offer_names.h)
-  bool in_place = true;              // results may take over the bytes of inputs that die
-  bool serial = false;               // a barrier behind each step
+  std::vector<std::string> without;             // kernels that are not taken (lower/offer_names.h)
+  std::vector<std::string> prefer;              // kernels that are taken wherever they fit
+  ControlFlow control = ControlFlow::Unrolled;  // of loops and branches
+  bool in_place = true;  // results may take over the bytes of inputs that die
+  bool serial = false;   // a barrier behind each step
   bool debug_section = true;
   // Weights that are bytes of the model's files stay there: the plan refers to them.
   bool external_weights = false;

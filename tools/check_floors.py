@@ -37,7 +37,7 @@ FAMILIES = {
     "weighted": ["lowering", "product"],
     "vision": ["lowering", "product"],
     "control": [],
-    "training": ["lowering", "attention"],
+    "training": ["lowering", "attention", "vision"],
     "extension": ["lowering"],
 }
 

@@ -269,12 +269,14 @@ class EntryBuilder {
     const auto patches = sizes_.empty() ? 0 : builder.CreateVectorOfStructs(sizes_.patches());
     const auto ranges =
         program_->ranges.empty() ? 0 : builder.CreateVectorOfStructs(build_ranges());
+    const auto regions = schedule_->regions.empty() ? 0 : builder.CreateVector(build_regions());
     index_->result_.has_free_sizes |= !sizes_.empty();
+    index_->result_.region_count += schedule_->regions.size();
     return fb::CreateEntry(
         builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs, value_list, step_list,
         relocation_list, edge_list, schedule_->wave_count, schedule_->arena_bytes,
         schedule_->lower_bound_bytes, gemm_list, alternative_list, sizes, patches, ranges,
-        profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt);
+        profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt, regions);
   }
 
  private:
@@ -301,11 +303,40 @@ class EntryBuilder {
         use.used = true;
       }
     }
+    for (const StepRegion& region : schedule_->regions) stretch_uses(region);
     for (size_t b = 0; b < program_->buffers.size(); ++b) {
       if (uses_[b].used || program_->buffers[b].segment == Segment::Io)
         value_of_[b] = value_count_++;
     }
     place_index_errors();
+  }
+
+  // What lives into a region lives to its end; its words live as long as the entry.
+  void stretch_uses(const StepRegion& region) {
+    for (Use& use : uses_) {
+      const bool is_apart = !use.used || use.last < region.first_step || use.first >= region.end();
+      if (is_apart || (region.holds(use.first) && region.holds(use.last))) continue;
+      use.first = std::min(use.first, region.first_step);
+      use.last = std::max(use.last, region.end() - 1);
+    }
+    for (const std::optional<BufferId>& word : {region.word, std::optional(region.counter)}) {
+      if (word)
+        uses_.at(index_of(*word)) = {
+            .used = true, .first = 0, .last = narrow<uint32_t>(schedule_->order.size()) - 1};
+    }
+  }
+
+  std::vector<Offset<fb::Region>> build_regions() {
+    std::vector<Offset<fb::Region>> tables;
+    for (const StepRegion& region : schedule_->regions) {
+      const auto name = index_->builder_.CreateString(plan_name(region.name));
+      flatbuffers::Optional<uint32_t> word = flatbuffers::nullopt;
+      if (region.word) word = value_of_.at(index_of(*region.word)).value();
+      tables.push_back(fb::CreateRegion(index_->builder_, name, region.first_step,
+                                        region.step_count, region.most_trips, word,
+                                        value_of_.at(index_of(region.counter)).value()));
+    }
+    return tables;
   }
 
   // The words of the steps in use, one after another.

@@ -20,6 +20,7 @@ struct PlanIndex {
   uint64_t io_bytes = 0;
   uint64_t index_error_bytes = 0;
   bool has_free_sizes = false;
+  uint64_t region_count = 0;
   bool has_lines_of_range = false;  // a tensor map with kLinesOfRange
   bool has_pixel_window = false;    // a tensor map with a PixelWindow
   PlanVulkanTarget vulkan{};  // least limits and features that all of the plan's programs need

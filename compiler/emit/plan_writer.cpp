@@ -20,6 +20,7 @@
 #include "runtime/base/output_file.h"
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
+#include "schema/plan_regions.h"
 #include "schema/rounding.h"
 #include "schema/tensor_map.h"
 
@@ -97,6 +98,7 @@ class SectionWriter {
 
 // The oldest minor that knows all that the plan has.
 uint16_t minor_of(const PlanIndex& index, const SegmentLayout& layout) {
+  if (index.region_count > 0) return kPlanMinorRegions;
   if (index.has_pixel_window) return kPlanMinorPixelWindow;
   if (!index.profiles.empty()) return kPlanMinorProfiles;
   if (index.has_lines_of_range) return kPlanMinorLinesOfRange;
@@ -131,6 +133,10 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   sections.add(SectionKind::Code, 256, kSectionCritical, index.code);
   if (content.debug_section) sections.add(SectionKind::Debug, 8, 0, build_debug_section(content));
   sections.add(SectionKind::Text, 8, 0, content.module->text);
+  if (index.region_count > 0) {
+    sections.add(static_cast<SectionKind>(kRegionsSection), 8, kSectionCritical,
+                 std::as_bytes(std::span(&index.region_count, 1)));
+  }
   sections.add_pieces(SectionKind::Weights, 4096, kSectionCritical, layout.pieces,
                       layout.section_bytes);
   header.file_bytes = sections.end_bytes();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -207,15 +208,28 @@ std::vector<BufferPlace> physical_places(const Program& program,
 }
 
 Edges find_hazards(const Program& program, std::span<const uint32_t> order,
-                   std::span<const BufferPlace> places) {
+                   std::span<const BufferPlace> places, std::span<const StepRegion> regions) {
   uint32_t space_count = 0;
   for (const BufferPlace& place : places) space_count = std::max(space_count, place.space + 1);
   std::vector<SpaceHistory> histories(space_count);
 
   Edges edges(order.size());
+  std::set<const StepRegion*> has_begun;
   std::vector<Moving> accesses;
   for (uint32_t position = 0; position < order.size(); ++position) {
     const Step& step = program.steps[order[position]];
+    // Before the first trip the word is read.
+    const auto begun = std::find_if(regions.begin(), regions.end(), [&](const StepRegion& region) {
+      return region.word && !has_begun.contains(&region) && region.holds(order[position]);
+    });
+    if (begun != regions.end()) {
+      has_begun.insert(&*begun);
+      const BufferPlace& place = places[index_of(*begun->word)];
+      histories[place.space].read({.position = position,
+                                   .begin = place.offset_bytes,
+                                   .end = place.offset_bytes + sizeof(uint32_t)},
+                                  edges[position]);
+    }
     for (const Access& access : step.accesses) {
       const Buffer& buffer = program.buffer(access.buffer);
       RLX_CHECK(access.range_offset_bytes + access.range_bytes <= buffer.size_bytes,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/dispatch/program.h"
+#include "compiler/lower/step_region.h"
 
 namespace rlx {
 
@@ -31,8 +32,9 @@ std::vector<BufferPlace> physical_places(const Program& program,
 // Edges that order each pair of steps that access a common byte, at least one of them writing:
 // directly or through other edges. `order` maps positions to steps. Accesses of 0 bytes are
 // ignored; one outside its buffer is an internal error.
+// Before a region's first trip its word is read.
 Edges find_hazards(const Program& program, std::span<const uint32_t> order,
-                   std::span<const BufferPlace> places);
+                   std::span<const BufferPlace> places, std::span<const StepRegion> regions = {});
 
 // Removes every edge that the others imply.
 void reduce_transitively(Edges& edges);

@@ -71,7 +71,8 @@ std::optional<InPlaceChance> chance_of(const Program& program, uint32_t step_ind
 
 }  // namespace
 
-LivenessModel::LivenessModel(const Program& program, bool in_place)
+LivenessModel::LivenessModel(const Program& program, bool in_place,
+                             std::span<const StepRegion> regions)
     : program_(&program), users_(program.buffers.size()), used_by_(program.steps.size()) {
   for (const Buffer& buffer : program.buffers) units_.push_back(arena_units(buffer));
   for (uint32_t step = 0; step < program.steps.size(); ++step) {
@@ -88,6 +89,50 @@ LivenessModel::LivenessModel(const Program& program, bool in_place)
     }
     if (!in_place) continue;
     if (const auto chance = chance_of(program, step)) chances_.push_back(*chance);
+  }
+  for (const StepRegion& region : regions) add_region(region);
+}
+
+void LivenessModel::add_region(const StepRegion& region) {
+  for (const std::optional<BufferId>& word : {region.word, std::optional(region.counter)}) {
+    if (!word) continue;
+    region_words_.push_back(*word);
+    std::vector<uint32_t>& users = users_[index_of(*word)];
+    const auto place = std::lower_bound(users.begin(), users.end(), region.first_step);
+    if (place != users.end() && *place == region.first_step) continue;
+    users.insert(place, region.first_step);
+    used_by_[region.first_step].push_back(*word);
+  }
+  for (uint32_t i = 0; i < users_.size(); ++i) {
+    const std::vector<uint32_t>& users = users_[i];
+    const auto inside = static_cast<size_t>(std::count_if(
+        users.begin(), users.end(), [&](uint32_t step) { return region.holds(step); }));
+    if (inside > 0 && inside < users.size())
+      stretched_.push_back({.buffer = BufferId{i}, .region = &region});
+  }
+}
+
+// Nothing is taken over at an end that a region gives: two users stand for more than one.
+void LivenessModel::stretch(std::span<const uint32_t> wave_of_step, uint32_t count,
+                            std::vector<WaveRange>& ranges) const {
+  constexpr uint32_t kSeveral = 2;
+  for (const Stretched& stretched : stretched_) {
+    WaveRange& range = ranges[index_of(stretched.buffer)];
+    const auto steps =
+        wave_of_step.subspan(stretched.region->first_step, stretched.region->step_count);
+    const auto [first, last] = std::minmax_element(steps.begin(), steps.end());
+    if (*first <= range.first) {
+      range.first = *first;
+      range.first_users = kSeveral;
+    }
+    if (*last >= range.last) {
+      range.last = *last;
+      range.last_users = kSeveral;
+    }
+  }
+  for (const BufferId word : region_words_) {
+    ranges[index_of(word)] = {
+        .first = 0, .last = count - 1, .first_users = kSeveral, .last_users = kSeveral};
   }
 }
 
@@ -109,6 +154,8 @@ std::vector<LivenessModel::WaveRange> LivenessModel::ranges(
     }
     ranges[i] = range;
   }
+  if (!region_words_.empty() || !stretched_.empty())
+    stretch(wave_of_step, *std::max_element(wave_of_step.begin(), wave_of_step.end()) + 1, ranges);
   return ranges;
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/dispatch/program.h"
 #include "compiler/lower/arena.h"
 #include "compiler/lower/schedule.h"
+#include "compiler/lower/step_region.h"
 
 namespace rlx {
 
@@ -36,9 +37,11 @@ struct Slots {
 
 class LivenessModel {
  public:
-  // A buffer is live from the wave of its first access to the wave of its last. An arena buffer
-  // that is read before it is written is an internal error. The program must outlive the model.
-  LivenessModel(const Program& program, bool in_place);
+  // A buffer is live from the wave of its first access to the wave of its last; one that is used in
+  // a region and outside of it, during the whole region; words of regions, always. An arena buffer
+  // that is read before it is written is an internal error. The program
+  // and its regions must outlive the model.
+  LivenessModel(const Program& program, bool in_place, std::span<const StepRegion> regions = {});
 
   [[nodiscard]] const std::vector<InPlaceChance>& chances() const { return chances_; }
   // Steps that access an arena buffer, ascending, each once; empty for buffers of other segments.
@@ -66,6 +69,10 @@ class LivenessModel {
   };
   // Per buffer; meaningless for one without users.
   [[nodiscard]] std::vector<WaveRange> ranges(std::span<const uint32_t> wave_of_step) const;
+  void add_region(const StepRegion& region);
+  // Those that regions stretch, of first and last wave or position, `count` in all.
+  void stretch(std::span<const uint32_t> wave_of_step, uint32_t count,
+               std::vector<WaveRange>& ranges) const;
   [[nodiscard]] static bool taken(const InPlaceChance& chance, uint32_t wave,
                                   std::span<const WaveRange> ranges);
 
@@ -74,6 +81,13 @@ class LivenessModel {
   std::vector<std::vector<BufferId>> used_by_;
   std::vector<uint64_t> units_;
   std::vector<InPlaceChance> chances_;
+  std::vector<BufferId> region_words_;
+  // Buffers that are used inside a region and outside of it.
+  struct Stretched {
+    BufferId buffer{};
+    const StepRegion* region = nullptr;
+  };
+  std::vector<Stretched> stretched_;
 };
 
 }  // namespace rlx

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "compiler/lower/lower_node.h"
+#include "compiler/lower/lower_region.h"
 #include "compiler/lower/size_order.h"
 #include "compiler/lower/state_writes.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/layouts.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
@@ -23,7 +25,8 @@ bool check_lowerings(const Graph& graph, Diagnostics& diagnostics) {
     const Node& node = graph.node(id);
     const OpDef* op = find_op(node.op);
     RLX_CHECK(op != nullptr, "lowering unknown op " + node.op);
-    if (op->lower != nullptr) continue;
+    for (const auto& body : node.bodies) good = check_lowerings(*body, diagnostics) && good;
+    if (op->lower != nullptr || node.op == OpId::loop) continue;
     NodeContext ctx(*op, node, diagnostics);
     good = ctx.fail(DiagCode::UnsupportedOp, "this op has no lowering");
   }
@@ -107,7 +110,8 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
 }
 
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
-                                   const LowerOptions& options, Diagnostics& diagnostics) {
+                                   const LowerOptions& options, Diagnostics& diagnostics,
+                                   std::vector<StepRegion>* regions) {
   if (!check_lowerings(graph, diagnostics) || !check_sizes(graph, diagnostics)) return std::nullopt;
   Program program;
   program.entry = graph.name;
@@ -126,7 +130,11 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   bool good = true;
   for (NodeId id : graph.order()) {
     // A node after a failed one would only report second-hand faults.
-    if (good) good = lower_node(state, graph.node(id), diagnostics);
+    const Node& node = graph.node(id);
+    if (!good) break;
+    RLX_CHECK(node.bodies.empty() || regions != nullptr, "a loop where no region can be");
+    good = node.bodies.empty() ? lower_node(state, node, diagnostics)
+                               : lower_region(state, node, *regions, diagnostics);
   }
   if (!good) return std::nullopt;
   const std::optional<Dim> read_at_end = free_size_read_by([&] {

@@ -92,13 +92,61 @@ void place_buffers(const Program& program, const Draft& draft, Schedule& schedul
   schedule.packer = draft.layout.packer;
 }
 
+// Adds edges from all other steps of a region to the last one, where that writes its word.
+void set_words_last(const Program& program, std::span<const StepRegion> regions, Edges& edges) {
+  for (const StepRegion& region : regions) {
+    const uint32_t last = region.end() - 1;
+    const std::vector<Access>& accesses = program.steps[last].accesses;
+    const bool writes_word =
+        region.word && std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+          return access.buffer == *region.word && access.mode != AccessMode::Read;
+        });
+    if (!writes_word) continue;
+    std::vector<uint32_t>& before = edges[last];
+    for (uint32_t step = region.first_step; step < last; ++step) before.push_back(step);
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+  }
+}
+
+// Adds edges from all steps before a bound of a region to all behind it, by way of the last and
+// the first ones between two bounds: a region has waves of its own.
+void set_regions_apart(const Program& program, std::span<const StepRegion> regions, Edges& edges) {
+  std::vector<uint32_t> bounds = {0};
+  for (const StepRegion& region : regions) {
+    bounds.push_back(region.first_step);
+    bounds.push_back(region.end());
+  }
+  bounds.push_back(narrow<uint32_t>(program.steps.size()));
+  bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+  std::vector<uint32_t> last_before;  // the steps of the part before that no other of it waits for
+  for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+    const uint32_t begin = bounds[part];
+    std::vector<bool> is_waited_for(bounds[part + 1] - begin, false);
+    for (uint32_t step = begin; step < bounds[part + 1]; ++step) {
+      std::vector<uint32_t>& before = edges[step];
+      const auto own = std::lower_bound(before.begin(), before.end(), begin);
+      for (auto edge = own; edge != before.end(); ++edge) is_waited_for[*edge - begin] = true;
+      if (own != before.end()) continue;
+      before.insert(before.end(), last_before.begin(), last_before.end());
+      std::sort(before.begin(), before.end());
+      before.erase(std::unique(before.begin(), before.end()), before.end());
+    }
+    last_before.clear();
+    for (uint32_t step = begin; step < bounds[part + 1]; ++step)
+      if (!is_waited_for[step - begin]) last_before.push_back(step);
+  }
+}
+
 }  // namespace
 
 Schedule schedule(const Program& program, const ScheduleOptions& options) {
   std::vector<uint32_t> program_order(program.steps.size());
   std::iota(program_order.begin(), program_order.end(), 0u);
-  const Edges hazards = find_hazards(program, program_order, logical_places(program));
-  const LivenessModel liveness(program, options.in_place);
+  Edges hazards = find_hazards(program, program_order, logical_places(program), options.regions);
+  set_words_last(program, options.regions, hazards);
+  if (!options.regions.empty()) set_regions_apart(program, options.regions, hazards);
+  const LivenessModel liveness(program, options.in_place, options.regions);
 
   const std::vector<WavePlan> plans = wave_candidates(hazards, liveness, options);
   Draft draft = choose_draft(plans, liveness, options.search_budget);
@@ -107,9 +155,11 @@ Schedule schedule(const Program& program, const ScheduleOptions& options) {
 
   // Values that follow each other at one address are hazards too; the waves already keep them
   // apart.
-  schedule.edges =
-      find_hazards(program, schedule.order, physical_places(program, schedule.buffer_offsets));
+  schedule.edges = find_hazards(program, schedule.order,
+                                physical_places(program, schedule.buffer_offsets), options.regions);
   reduce_transitively(schedule.edges);
+  // Waves are in the order of the regions, so their steps stand where they stood.
+  schedule.regions.assign(options.regions.begin(), options.regions.end());
   for (uint32_t position = 1; options.serial && position < schedule.edges.size(); ++position)
     schedule.edges[position] = {position - 1};
   return schedule;

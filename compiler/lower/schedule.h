@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/dispatch/program.h"
+#include "compiler/lower/step_region.h"
 
 namespace rlx {
 
@@ -36,9 +38,10 @@ struct Schedule {
   uint64_t arena_bytes = 0;
   // Largest sum of live bytes over all waves: no packing of these waves is smaller.
   uint64_t lower_bound_bytes = 0;
-  uint64_t unplanned_bytes = 0;  // what all arena buffers would take without reuse
-  std::string packer;            // which packer found the offsets, e.g. "size-first-fit"
-  std::string wave_choice;       // which assignment of waves won, e.g. "as-late-as-possible"
+  uint64_t unplanned_bytes = 0;          // what all arena buffers would take without reuse
+  std::string packer;                    // which packer found the offsets, e.g. "size-first-fit"
+  std::vector<StepRegion> regions = {};  // by positions
+  std::string wave_choice;  // which assignment of waves won, e.g. "as-late-as-possible"
 };
 
 // What to give up for what.
@@ -51,6 +54,10 @@ enum class ScheduleGoal : uint8_t {
 struct ScheduleOptions {
   bool in_place = true;
   ScheduleGoal goal = ScheduleGoal::Speed;
+  // Of the program, which they must outlive: each has waves of its own, what lives into it lives to
+  // its end, its words share their bytes with nothing, and a step that writes the word is alone in
+  // the last wave.
+  std::span<const StepRegion> regions = {};
   bool serial = false;  // each step alone in its wave, in the program's order
   // Elementary operations that each search (waves, packing by local search, packing exactly) may
   // spend; a count and not a time, so that a program has one schedule on every machine.

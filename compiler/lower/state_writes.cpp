@@ -14,11 +14,12 @@ bool is_whole(const Program& program, const Access& access) {
          access.range_bytes == program.buffer(access.buffer).size_bytes;
 }
 
-// A copy of all that an arena buffer holds to all of a state.
+// A copy of all that an arena buffer holds to all of a state, or of what a region carries.
 struct StateCopy {
   size_t step = 0;
   BufferId from{};
   BufferId state{};
+  size_t first_step = 0;  // of those that may know either
 };
 
 std::optional<StateCopy> state_copy_at(const Program& program, size_t index) {
@@ -38,13 +39,17 @@ bool touches(const Step& step, BufferId buffer) {
   });
 }
 
-bool is_of_state(const Program& program, const Access& access, StateId state) {
-  return program.buffer(access.buffer).state == state && !(access.range_bytes == 0);
+// All buffers of a state are its bytes.
+bool is_of_state(const Program& program, const Access& access, BufferId home) {
+  const std::optional<StateId>& state = program.buffer(home).state;
+  const bool is_same =
+      access.buffer == home || (state && program.buffer(access.buffer).state == state);
+  return is_same && !(access.range_bytes == 0);
 }
 
-bool touches_state(const Program& program, const Step& step, StateId state) {
+bool touches_state(const Program& program, const Step& step, BufferId home) {
   return std::any_of(step.accesses.begin(), step.accesses.end(),
-                     [&](const Access& access) { return is_of_state(program, access, state); });
+                     [&](const Access& access) { return is_of_state(program, access, home); });
 }
 
 // The step reads each element of the state before the same thread writes that of the buffer.
@@ -52,12 +57,11 @@ bool may_take_over(const Program& program, const Step& step, const StateCopy& co
   const bool allowed =
       step.in_place_input == copy.state ||
       std::count(step.in_place_states.begin(), step.in_place_states.end(), copy.state) > 0;
-  const StateId state = *program.buffer(copy.state).state;
   return allowed && step.alternatives.empty() &&
          std::all_of(step.accesses.begin(), step.accesses.end(), [&](const Access& access) {
            if (access.buffer == copy.from)
              return access.mode == AccessMode::Write && is_whole(program, access);
-           if (!is_of_state(program, access, state)) return true;
+           if (!is_of_state(program, access, copy.state)) return true;
            return access.buffer == copy.state && access.mode == AccessMode::Read &&
                   is_whole(program, access);
          });
@@ -65,18 +69,19 @@ bool may_take_over(const Program& program, const Step& step, const StateCopy& co
 
 // Why the copy must stay; empty where it need not.
 std::string refusal(const Program& program, const StateCopy& copy) {
-  const StateId state = *program.buffer(copy.state).state;
-  const auto first = std::find_if(program.steps.begin(), program.steps.end(),
-                                  [&](const Step& step) { return touches(step, copy.from); });
+  const auto first =
+      std::find_if(program.steps.begin() + static_cast<ptrdiff_t>(copy.first_step),
+                   program.steps.end(), [&](const Step& step) { return touches(step, copy.from); });
   for (auto step = first; step != program.steps.end(); ++step) {
     const auto index = static_cast<size_t>(step - program.steps.begin());
-    if (index == copy.step || !touches_state(program, *step, state)) continue;
+    if (index == copy.step || !touches_state(program, *step, copy.state)) continue;
     if (step == first && may_take_over(program, *step, copy)) continue;
     const std::string reader = step->op + " \"" + step->node + "\"";
-    return step == first
-               ? reader + " reads the state's old value elsewhere than where it writes the new one"
-               : reader + " uses the state's old value after " + first->op + " \"" + first->node +
-                     "\" has begun the new one";
+    const std::string old =
+        program.buffer(copy.state).state ? "the state's old value" : "the old value";
+    return step == first ? reader + " reads " + old + " elsewhere than where it writes the new one"
+                         : reader + " uses " + old + " after " + first->op + " \"" + first->node +
+                               "\" has begun the new one";
   }
   return {};
 }
@@ -89,13 +94,76 @@ void move_to_state(Program& program, const StateCopy& copy) {
     if (step.in_place_input == copy.from) step.in_place_input.reset();
   };
   program.steps.erase(program.steps.begin() + static_cast<ptrdiff_t>(copy.step));
-  for (Step& step : program.steps) {
-    move(step);
-    for (Step& other : step.alternatives) move(other);
+  for (size_t i = copy.first_step; i < program.steps.size(); ++i) {
+    move(program.steps[i]);
+    for (Step& other : program.steps[i].alternatives) move(other);
   }
 }
 
+// The whole of a buffer that is made in the trip itself, by kernels.
+bool is_made_by_kernels(const Program& program, const StateCopy& copy) {
+  const Step& step = program.steps[copy.step];
+  // Another copy of the same value may have moved it.
+  if (!touches(step, copy.from)) return false;
+  if (!std::all_of(step.accesses.begin(), step.accesses.end(),
+                   [&](const Access& access) { return is_whole(program, access); }))
+    return false;
+  const Buffer& from = program.buffer(copy.from);
+  if (from.segment != Segment::Arena || from.size_bytes != program.buffer(copy.state).size_bytes)
+    return false;
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    if (!touches(program.steps[i], copy.from)) continue;
+    if (i < copy.first_step || program.steps[i].kind != StepKind::Dispatch) return false;
+  }
+  return true;
+}
+
+// Whether both touch a buffer, and one of them writes it.
+bool must_wait(const Step& one, const Step& other) {
+  for (const Access& access : one.accesses) {
+    for (const Access& later : other.accesses) {
+      const bool reads_only = access.mode == AccessMode::Read && later.mode == AccessMode::Read;
+      if (access.buffer == later.buffer && !reads_only) return true;
+    }
+  }
+  return false;
+}
+
+// Puts the step that makes what is copied behind all others but the copy, where none of these waits
+// for it.
+bool move_to_end(Program& program, StateCopy& copy) {
+  const auto makes =
+      std::find_if(program.steps.begin() + static_cast<ptrdiff_t>(copy.first_step),
+                   program.steps.end(), [&](const Step& step) { return touches(step, copy.from); });
+  const auto copies = program.steps.begin() + static_cast<ptrdiff_t>(copy.step);
+  if (std::any_of(makes + 1, copies, [&](const Step& step) { return must_wait(*makes, step); }))
+    return false;
+  std::rotate(makes, makes + 1, copies);
+  return true;
+}
+
 }  // namespace
+
+void write_carries_in_place(Program& program, size_t first_step, std::vector<CarryCopy> copies) {
+  for (size_t i = 0; i < copies.size(); ++i) {
+    StateCopy copy{.step = copies[i].step,
+                   .from = copies[i].from,
+                   .state = copies[i].carry,
+                   .first_step = first_step};
+    if (!is_made_by_kernels(program, copy)) continue;
+    const std::string why = refusal(program, copy);
+    if (!why.empty()) {
+      program.steps[copy.step].reason += ": " + why;
+      continue;
+    }
+    if (copies[i].is_last && !move_to_end(program, copy)) {
+      program.steps[copy.step].reason += ": other steps wait for what makes it";
+      continue;
+    }
+    move_to_state(program, copy);
+    for (size_t j = i + 1; j < copies.size(); ++j) --copies[j].step;
+  }
+}
 
 void write_states_in_place(Program& program) {
   for (size_t i = 0; i < program.steps.size();) {

@@ -2,6 +2,7 @@
 // Elementwise nodes as chains of region steps.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/graph.h"
@@ -12,8 +13,19 @@ namespace rlx {
 bool is_elementwise(const Node& node);
 // True where every input is there and no type is a block type.
 bool has_chain_types(const Graph& graph, const Node& node);
+// True for a reduction over axes that computes no chain yet: fuse_reductions gives it one.
+bool is_reduction(const Graph& graph, const Node& node);
 // An elementwise node as a chain: its own, or the single step that it is.
 std::vector<RegionStep> chain_of(const Graph& graph, const Node& node);
+// Inputs and steps of a reader with a producer of one of its inputs computed inside it. The steps
+// end as the reader's do.
+struct JoinedChain {
+  std::vector<std::optional<ValueId>> inputs;
+  std::vector<RegionStep> steps;
+};
+JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& reader);
+// The most steps of one region.
+inline constexpr size_t kMostRegionSteps = 48;
 // Instructions of one element of a chain over these inputs.
 uint64_t cost_of(const Graph& graph, const std::vector<RegionStep>& steps,
                  const std::vector<std::optional<ValueId>>& inputs);

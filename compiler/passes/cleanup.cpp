@@ -49,7 +49,7 @@ size_t merge_common_nodes(Graph& graph) {
   const std::vector<NodeId> order = graph.order();
   for (NodeId id : order) {
     const Node& node = graph.node(id);
-    if (find_op(node.op)->has_effect || !node.region.empty()) continue;
+    if (find_op(node.op)->has_effect || !node.region.empty() || !node.bodies.empty()) continue;
     const auto [first, fresh] = seen.try_emplace(
         NodeKey(node.op, node.inputs, attributes_key(node.attributes), node.outputs.size()), id);
     if (fresh) continue;

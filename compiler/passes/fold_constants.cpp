@@ -360,7 +360,8 @@ bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
           Diagnostics& diagnostics) {
   const OpDef& op = *find_op(node.op);
   // Without inputs only an elementwise op is known to depend on nothing else.
-  if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
+  if (op.has_effect || op.evaluate == nullptr || (node.inputs.empty() && op.scalar == nullptr))
+    return false;
   if (has_free_results(graph, node)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
   if (inputs_of(module, graph, node) == InputKind::Varying)

@@ -43,26 +43,8 @@ uint64_t cost_of(const Graph& graph, const std::vector<RegionStep>& steps,
   return chain_cost(steps, dtypes);
 }
 
-namespace {
-
-// RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.
-size_t most_inputs(const std::vector<RegionStep>& steps) {
-  const bool counts = std::any_of(steps.begin(), steps.end(),
-                                  [](const RegionStep& step) { return reads_index(step.op); });
-  return counts ? 14 : 15;
-}
-constexpr size_t kMostSteps = 48;
-// Of a node as it is listed: nodes of more, which only a model has, are left alone.
-constexpr size_t kMostListedInputs = 64;
-
-// Inputs and steps of `reader` with `producer` computed inside it.
-struct Joined {
-  std::vector<std::optional<ValueId>> inputs;
-  std::vector<RegionStep> steps;
-};
-
-Joined join(const Graph& graph, const Node& producer, const Node& reader) {
-  Joined joined;
+JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& reader) {
+  JoinedChain joined;
   const auto input_index = [&joined](ValueId id) {
     const auto found = std::find(joined.inputs.begin(), joined.inputs.end(), id);
     const auto index = static_cast<uint32_t>(found - joined.inputs.begin());
@@ -94,6 +76,17 @@ Joined join(const Graph& graph, const Node& producer, const Node& reader) {
   append(reader, static_cast<uint32_t>(first.size()));
   return joined;
 }
+
+namespace {
+
+// RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.
+size_t most_inputs(const std::vector<RegionStep>& steps) {
+  const bool counts = std::any_of(steps.begin(), steps.end(),
+                                  [](const RegionStep& step) { return reads_index(step.op); });
+  return counts ? 14 : 15;
+}
+// Of a node as it is listed: nodes of more, which only a model has, are left alone.
+constexpr size_t kMostListedInputs = 64;
 
 // One element, cheap enough to be computed again by every element of its reader. What depends on
 // its position would stand elsewhere there.
@@ -127,8 +120,9 @@ bool join_one_producer(Graph& graph, NodeId reader_id) {
     if (value.origin != ValueOrigin::Node) continue;
     const NodeId producer_id = *value.producer;
     if (!can_join(graph, producer_id, reader_id)) continue;
-    Joined joined = join(graph, graph.node(producer_id), graph.node(reader_id));
-    if (joined.inputs.size() > most_inputs(joined.steps) || joined.steps.size() > kMostSteps ||
+    JoinedChain joined = join_chains(graph, graph.node(producer_id), graph.node(reader_id));
+    if (joined.inputs.size() > most_inputs(joined.steps) ||
+        joined.steps.size() > kMostRegionSteps ||
         cost_of(graph, joined.steps, joined.inputs) > kMostRegionCost)
       continue;
     graph.change_node(reader_id, [&joined](Node& reader) {

@@ -13,15 +13,16 @@
 #include "compiler/support/blocks.h"
 
 namespace rlx {
-namespace {
 
-// A reduction of something; one over no axes may be a mere view of its input.
-bool reduces(const Graph& graph, const Node& node) {
+// One over no axes may be a mere view of its input.
+bool is_reduction(const Graph& graph, const Node& node) {
   if (find_op(node.op)->lower != lower_reduce || !node.region.empty()) return false;
   const auto axes = node.attributes.find("axes");
   if (axes != node.attributes.end()) return !std::get<Ints>(axes->second).empty();
   return !graph.value(*node.inputs[0]).type.shape.empty();
 }
+
+namespace {
 
 // f64 keeps its own kernels, which exist for some ops only; 8-bit floats and c64 have functions
 // that regions alone include.
@@ -66,7 +67,7 @@ size_t fuse_reductions(Module& module, const PassOptions&, Diagnostics&) {
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (!reduces(graph, graph.node(id))) continue;
+      if (!is_reduction(graph, graph.node(id))) continue;
       const std::optional<NodeId> producer = chain_before(graph, graph.node(id));
       if (!producer) continue;
       graph.change_node(id, [&](Node& reduction) {

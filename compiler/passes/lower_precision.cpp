@@ -41,7 +41,10 @@ ValueId add_cast(Graph& graph, ValueId from, DType to, std::optional<NodeId> bef
 
 class PrecisionRewrite {
  public:
-  PrecisionRewrite(Graph& graph, DType low) : graph_(graph), low_(low) {}
+  PrecisionRewrite(Graph& graph, DType low) : graph_(graph), low_(low) {
+    for (size_t i = 0; i < graph.value_count(); ++i)
+      given_.push_back(graph.value(ValueId(i)).type.dtype);
+  }
 
   size_t run() {
     const std::vector<NodeId> order = graph_.order();
@@ -77,6 +80,11 @@ class PrecisionRewrite {
     const ValueId input = *graph_.node(id).inputs[i];
     const OpDef& op = *find_op(graph_.node(id).op);
     const DType dtype = graph_.value(input).type.dtype;
+    // A body keeps the types of what it is given.
+    if (op.name == OpId::loop) {
+      const DType given = given_.at(index_of(input));
+      return dtype != given ? add_cast(graph_, input, given, id) : input;
+    }
     if (op.takes_type_of_first) {
       const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
       const bool differs = i == 1 && dtype != wanted;
@@ -123,6 +131,7 @@ class PrecisionRewrite {
 
   Graph& graph_;
   DType low_;
+  std::vector<DType> given_;  // of the values before anything changed
   std::map<ValueId, ValueId> lowered_;
   std::map<ValueId, std::optional<ValueId>> wanted_outputs_;
   size_t changed_ = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
@@ -12,7 +14,8 @@ namespace rlx {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"inline-bodies", "branches and loops as data flow", 0, PassStage::Neutral, inline_bodies},
+    {"inline-bodies", "branches and loops as data flow, or as regions", 0, PassStage::Neutral,
+     inline_bodies},
     {"seed-random", "seed and step of a run for random numbers", 0, PassStage::Neutral,
      seed_random},
     {"canonicalise", "drop no-ops, merge views, fold shapes", 0, PassStage::Neutral, canonicalise},
@@ -72,11 +75,57 @@ constexpr Pass kPasses[] = {
      PassStage::PerTarget, lay_out_copies},
     {"lay-out-filters", "weights of conv as their kernels read them", 1, PassStage::PerTarget,
      lay_out_filters},
+    {"repeat-elementwise", "cheap scalar ops again where several nodes read them", 2,
+     PassStage::PerTarget, repeat_elementwise},
     {"fuse-elementwise", "chains of scalar ops as one kernel", 2, PassStage::PerTarget,
      fuse_elementwise},
     {"fuse-reductions", "chains of scalar ops into the reduction after them", 2,
      PassStage::PerTarget, fuse_reductions},
+    {"join-outputs", "what goes to states beside what is computed of it", 2, PassStage::PerTarget,
+     join_outputs},
+    {"join-reductions", "sums over the same rows as one", 2, PassStage::PerTarget, join_reductions},
     {"sweep", "drop what fusion left", 0, PassStage::PerTarget, remove_dead},
+};
+
+// Loops that become regions (ops/control/region_form.h): while passes run, their bodies stand
+// behind the entries as graphs of the module.
+class LiftedBodies {
+ public:
+  explicit LiftedBodies(Module& module) : module_(module), entry_count_(module.entries.size()) {}
+
+  void lift() {
+    for (size_t entry = 0; entry < entry_count_; ++entry) {
+      const std::vector<NodeId> order = module_.entries[entry].order();
+      for (const NodeId id : order) {
+        const std::vector<std::shared_ptr<const Graph>> bodies =
+            module_.entries[entry].node(id).bodies;
+        if (bodies.empty()) continue;
+        module_.entries.push_back(*bodies.front());
+        places_.push_back({.entry = entry, .node = id});
+      }
+    }
+  }
+
+  void put_back() {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      Graph& graph = module_.entries[places_[i].entry];
+      if (!graph.contains(places_[i].node)) continue;
+      auto body = std::make_shared<const Graph>(std::move(module_.entries[entry_count_ + i]));
+      graph.change_node(places_[i].node, [&](Node& node) { node.bodies = {std::move(body)}; });
+    }
+    module_.entries.erase(module_.entries.begin() + static_cast<ptrdiff_t>(entry_count_),
+                          module_.entries.end());
+    places_.clear();
+  }
+
+ private:
+  struct Site {
+    size_t entry = 0;
+    NodeId node{};
+  };
+  Module& module_;
+  size_t entry_count_;
+  std::vector<Site> places_;  // of the bodies, in their order
 };
 
 bool enabled(const Pass& pass, const PassOptions& options) {
@@ -93,6 +142,8 @@ std::span<const Pass> all_passes() {
 
 bool run_passes(Module& module, PassStage stage, const PassOptions& options,
                 Diagnostics& diagnostics, std::vector<std::string>& log) {
+  LiftedBodies bodies(module);
+  if (stage == PassStage::PerTarget) bodies.lift();
   for (const Pass& pass : kPasses) {
     if (pass.stage != stage || !enabled(pass, options)) continue;
     const auto start = std::chrono::steady_clock::now();
@@ -108,7 +159,9 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
     if (changed > 0) log.push_back(name + ": " + std::to_string(changed) + " nodes changed");
     if (options.timing) options.timing(name, elapsed.count());
     if (options.dump && options.dump_after == name) options.dump(print(module));
+    if (pass.run == inline_bodies) bodies.lift();
   }
+  bodies.put_back();
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "compiler/dispatch/target.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/passes/control_flow.h"
 
 namespace rlx {
 
@@ -21,6 +22,8 @@ struct PassOptions {
   std::string precision = "f32";      // "f32", "tf32", "f16", "bf16" or "mixed"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::vector<std::string> without;   // offers of kernels that are not taken
+  std::vector<std::string> prefer;    // and those that are taken wherever they fit
+  ControlFlow control = ControlFlow::Auto;
   std::string dump_after;
   std::function<void(const std::string& text)> dump;
   std::function<void(const std::string& pass, double seconds)> timing;
@@ -31,7 +34,8 @@ inline OfferContext offer_context(const PassOptions& options) {
   return OfferContext(
       {.target = options.target,
        .products = options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32,
-       .without = &options.without});
+       .without = &options.without,
+       .prefer = &options.prefer});
 }
 
 // Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused
@@ -59,9 +63,10 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
                 Diagnostics& diagnostics, std::vector<std::string>& log);
 
 // Puts the bodies of control flow in place of their nodes: calls, branches that are known or
-// computed both ways, loops unrolled. Refuses what would stand for too many nodes.
+// computed both ways, loops unrolled. Refuses what would stand for too many nodes. What
+// stays (options.control) becomes a loop as ops/control/region_form.h says.
 size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// The same in one entry; false where anything was reported.
+// In one entry, none of whose bodies stays; false where anything was reported.
 bool inline_bodies_of(Module& module, Graph& graph, Diagnostics& diagnostics);
 // Gives ops that draw random numbers the session's seed and step, two states of the module, where
 // the model has none of its own.
@@ -148,10 +153,18 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
 // Copies images that views make once, channels last, where all that reads them are convolutions
 // whose kernels read them so.
 size_t lay_out_copies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Repeats cheap elementwise nodes in front of readers that compute them themselves, where that
+// moves fewer bytes than their results.
+size_t repeat_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls an elementwise node or region that only a reduction reads into that reduction.
 size_t fuse_reductions(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins chains whose results go to states into the chains that read them besides, as further
+// results.
+size_t join_outputs(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins sums over the same rows that read the same tensors into one reduction with several results.
+size_t join_reductions(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Removes nodes whose results nobody reads.
 size_t remove_dead(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 

@@ -21,8 +21,7 @@ bool is_append(const Graph& graph, const Node& node) {
   // Of several rows an append drops those behind the end, whatever stands at its begin.
   return graph.value(*node.inputs[kIndex]).type.shape == Shape{1} &&
          rows.dtype == graph.value(node.outputs[0]).type.dtype &&
-         rows.shape.size() == into.size() &&
-         rows.shape[static_cast<size_t>(axis)] == 1;
+         rows.shape.size() == into.size() && rows.shape[static_cast<size_t>(axis)] == 1;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "runtime/base/text.h"
 #include "runtime/cuda/cu_maps.h"
@@ -61,6 +62,11 @@ class Launch {
   CUDA_KERNEL_NODE_PARAMS node_{};
 };
 
+// Nodes of trips that all run: as many stand there one behind the other, and of more as many in one
+// round of a conditional node, which takes as long as a few short kernels.
+constexpr uint32_t kMostStraightNodes = 4096;
+constexpr uint32_t kCopiedNodes = 64;
+
 // There are clusters, and grids that begin before their predecessors' ends; code for older
 // architectures is right without.
 bool has_clusters(uint32_t architecture) {
@@ -114,23 +120,35 @@ class GraphBuilder {
 
   Status add_steps(uint32_t step_count) {
     const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
-    std::vector<CUgraphNode> before;
-    for (uint32_t s = 0; s < step_count; ++s) {
-      before.clear();
-      for (const uint32_t step : edges[s]) before.push_back(made_.nodes_[step]);
-      RLX_RETURN_IF_ERROR(add_step(s, before));
+    made_.nodes_.resize(step_count);
+    for (uint32_t s = 0; s < step_count;) {
+      if (const fb::Region* region = PlanView::region_of(*linked_.entry, s)) {
+        const uint32_t count = std::min(region->step_count(), step_count - s);
+        RLX_RETURN_IF_ERROR(add_region(*region, count, edges, nodes_before(edges, s, count)));
+        s += count;
+        continue;
+      }
+      RLX_RETURN_IF_ERROR(add_step(s, nodes_before(edges, s, 1)));
+      ++s;
     }
     return {};
   }
 
+  // All trips of a region are its first step's.
   Status add_timed_steps(uint32_t step_count, std::span<const CUevent> events) {
     CUgraphNode last = nullptr;
     for (uint32_t i = 0; i < kCalibrationEvents; ++i)
       RLX_RETURN_IF_ERROR(add_event(events[i], last));
-    for (uint32_t s = 0; s < step_count; ++s) {
-      RLX_RETURN_IF_ERROR(add_step(s, {&last, 1}));
-      last = made_.nodes_.back();
-      RLX_RETURN_IF_ERROR(add_event(events[kCalibrationEvents + s], last));
+    const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
+    made_.nodes_.resize(step_count);
+    for (uint32_t s = 0; s < step_count;) {
+      const fb::Region* region = PlanView::region_of(*linked_.entry, s);
+      RLX_RETURN_IF_ERROR(region != nullptr
+                              ? add_region(*region, region->step_count(), edges, {last})
+                              : add_step(s, {&last, 1}));
+      last = made_.nodes_[s];
+      const uint32_t end = s + (region != nullptr ? region->step_count() : 1);
+      for (; s < end; ++s) RLX_RETURN_IF_ERROR(add_event(events[kCalibrationEvents + s], last));
     }
     return {};
   }
@@ -155,10 +173,145 @@ class GraphBuilder {
     return {};
   }
 
-  // Appends what successors of the step wait for to nodes_.
+  // What a step waits for, each once; of a region what any of its steps does outside of it.
+  [[nodiscard]] std::vector<CUgraphNode> nodes_before(
+      const std::vector<std::vector<uint32_t>>& edges, uint32_t first, uint32_t count) const {
+    std::vector<CUgraphNode> before;
+    for (uint32_t s = first; s < first + count; ++s) {
+      for (const uint32_t edge : edges[s]) {
+        if (edge < first) before.push_back(made_.nodes_[edge]);
+      }
+    }
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    return before;
+  }
+
+  // Trips that all run stand there as often as they run, while these are not too many. Otherwise a
+  // conditional node holds a trip, or several where all run, and beside them the kernel that
+  // decides of the next one; it stands before the node as well. For all else one node stands for
+  // the steps.
+  Status add_region(const fb::Region& region, uint32_t step_count,
+                    const std::vector<std::vector<uint32_t>>& edges,
+                    std::vector<CUgraphNode> before) {
+    const Trips trips{.first_step = region.first_step(), .step_count = step_count, .edges = edges};
+    const uint32_t count = step_count < region.step_count() ? 1 : region.most_trips();
+    if (region.word().has_value()) return add_conditional(region, trips, 1, count, before);
+    const bool is_short = uint64_t{count} * step_count <= kMostStraightNodes;
+    const uint32_t copies = is_short ? count : std::max(kCopiedNodes / step_count, 1u);
+    RLX_RETURN_IF_ERROR(add_trips(trips, is_short ? count : count % copies, before));
+    if (is_short) return join(trips, before);
+    return add_conditional(region, trips, copies, count / copies, before);
+  }
+
+  // The steps of a trip.
+  struct Trips {
+    uint32_t first_step = 0;
+    uint32_t step_count = 0;
+    const std::vector<std::vector<uint32_t>>& edges;
+  };
+
+  // One trip behind the other, the first behind `before`; this becomes what follows waits for.
+  Status add_trips(const Trips& trips, uint32_t count, std::vector<CUgraphNode>& before) {
+    const uint32_t end = trips.first_step + trips.step_count;
+    for (uint32_t trip = 0; trip < count; ++trip) {
+      std::vector<bool> is_waited_for(trips.step_count, false);
+      for (uint32_t s = trips.first_step; s < end; ++s) {
+        std::vector<CUgraphNode> own;
+        for (const uint32_t edge : trips.edges[s]) {
+          if (edge < trips.first_step) continue;
+          own.push_back(made_.nodes_[edge]);
+          is_waited_for[edge - trips.first_step] = true;
+        }
+        RLX_RETURN_IF_ERROR(add_step(s, own.empty() ? before : own));
+      }
+      before.clear();
+      for (uint32_t s = trips.first_step; s < end; ++s)
+        if (!is_waited_for[s - trips.first_step]) before.push_back(made_.nodes_[s]);
+    }
+    return {};
+  }
+
+  // One node that stands for the steps.
+  Status join(const Trips& trips, std::span<const CUgraphNode> last) {
+    CUgraphNode node = last.front();
+    if (last.size() > 1) {
+      note_successor(last);
+      RLX_RETURN_IF_ERROR(add_empty(last, node));
+    }
+    stand_for(trips, node);
+    return {};
+  }
+  void stand_for(const Trips& trips, CUgraphNode node) {
+    const auto first = made_.nodes_.begin() + trips.first_step;
+    std::fill(first, first + trips.step_count, node);
+  }
+
+  Status add_conditional(const fb::Region& region, const Trips& trips, uint32_t copies,
+                         uint32_t most_trips, std::span<const CUgraphNode> before) {
+    RegionKernel::Params decide{
+        .counter = linked_.addresses[region.counter()], .most_trips = most_trips, .is_first = 1};
+    if (region.word().has_value()) decide.word = linked_.addresses[*region.word()];
+    RLX_RETURN_IF_ERROR(context_.check(
+        api_.cuGraphConditionalHandleCreate(&decide.condition, graph_, context_.handle, 0, 0),
+        "cuGraphConditionalHandleCreate"));
+    CUgraphNode decided = nullptr;
+    note_successor(before);
+    RLX_RETURN_IF_ERROR(code_.region_kernel.add(context_, graph_, before, decide, decided));
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.conditional = {.handle = decide.condition,
+                          .type = most_trips > 1 ? CU_GRAPH_COND_TYPE_WHILE : CU_GRAPH_COND_TYPE_IF,
+                          .size = 1,
+                          .phGraph_out = nullptr,
+                          .ctx = context_.handle};
+    CUgraphNode node = nullptr;
+    RLX_RETURN_IF_ERROR(context_.check(
+        api_.cuGraphAddNode_v2(&node, graph_, &decided, nullptr, 1, &params),
+        text_of("a loop or branch on the device, ", quoted(PlanView::text(region.name())))));
+    const CUgraph outer = std::exchange(graph_, params.conditional.phGraph_out[0]);
+    decide.is_first = 0;
+    const Status body = add_body(region, trips, copies, decide);
+    graph_ = outer;
+    RLX_RETURN_IF_ERROR(body);
+    stand_for(trips, node);
+    return {};
+  }
+
+  Status add_body(const fb::Region& region, const Trips& trips, uint32_t copies,
+                  const RegionKernel::Params& decide) {
+    std::vector<CUgraphNode> last;
+    RLX_RETURN_IF_ERROR(add_trips(trips, copies, last));
+    // After the only trip nothing is left to decide.
+    if (decide.most_trips == 1) return {};
+    CUgraphNode decided = nullptr;
+    const std::vector<CUgraphNode> writers = word_writers(region, trips);
+    note_successor(writers);
+    return code_.region_kernel.add(context_, graph_, writers, decide, decided);
+  }
+
+  // Of the last trip added. What decides of the next one waits for nothing else: a body is over
+  // when all of its nodes are.
+  [[nodiscard]] std::vector<CUgraphNode> word_writers(const fb::Region& region,
+                                                      const Trips& trips) const {
+    std::vector<CUgraphNode> writers;
+    if (!region.word().has_value()) return writers;
+    const std::span<const fb::Step> steps = PlanView::steps(*linked_.entry);
+    for (uint32_t s = trips.first_step; s < trips.first_step + trips.step_count; ++s) {
+      const auto accesses = PlanView::relocations(*linked_.entry, steps[s]);
+      const bool writes =
+          std::any_of(accesses.begin(), accesses.end(), [&region](const fb::Relocation& access) {
+            return access.value() == *region.word() && access.mode() != fb::AccessMode::Read;
+          });
+      if (writes) writers.push_back(made_.nodes_[s]);
+    }
+    return writers;
+  }
+
+  // What successors of the step wait for goes to nodes_.
   Status add_step(uint32_t index, std::span<const CUgraphNode> before) {
     const fb::Step& step = PlanView::steps(*linked_.entry)[index];
-    for (const CUgraphNode waited : before) ++successors_[waited];
+    note_successor(before);
     CUgraphNode node = nullptr;
     Status status;
     switch (step.kind()) {
@@ -182,7 +335,7 @@ class GraphBuilder {
       return {status.code(),
               text_of(code_.plan.describe_step(*linked_.entry, index), ": ", status.message())};
     }
-    made_.nodes_.push_back(node);
+    made_.nodes_[index] = node;
     return {};
   }
 
@@ -204,6 +357,10 @@ class GraphBuilder {
     if (!is_early) return add_edges(before, node, {}, graph_);
     early_starts_.push_back({.graph = graph_, .before = before.front(), .node = node});
     return {};
+  }
+
+  void note_successor(std::span<const CUgraphNode> before) {
+    for (const CUgraphNode node : before) ++successors_[node];
   }
 
   // A kernel that waits by itself may start while the only kernel before it still runs.
@@ -328,8 +485,8 @@ class GraphBuilder {
   const Api& api_;
   const LinkedEntry& linked_;
   CUstream capture_;
-  CUgraph graph_ = nullptr;
-  std::unordered_map<CUgraphNode, uint32_t> successors_;  // how many steps wait for the node
+  CUgraph graph_ = nullptr;  // to which nodes are added: the entry's, or a body
+  std::unordered_map<CUgraphNode, uint32_t> successors_;  // how many nodes wait for the node
   std::vector<EarlyStart> early_starts_;
   EntryGraph& made_;
 };

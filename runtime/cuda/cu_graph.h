@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry as a CUDA graph: one node per step, one edge per dependency that no other edge implies.
+// An entry as a CUDA graph: one node per step, one edge per dependency that no other edge implies;
+// a region is one node, whose own graph has its steps.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cu_gemm.h"
 #include "runtime/cuda/cu_modules.h"
+#include "runtime/cuda/cu_region.h"
 #include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
@@ -30,10 +32,13 @@ struct StepCode {
   const PlanView& plan;
   const ModuleSet& modules;
   const GemmSet& gemms;
+  const RegionKernel& region_kernel;
 };
 
 struct GraphOptions {
-  uint32_t step_count = 0;  // the first steps of the entry
+  // The first steps of the entry; of a region that they reach into but not to its end, the first
+  // trip.
+  uint32_t step_count = 0;
   // Not empty: the steps run one after another. Events 0 to kCalibrationEvents are recorded right
   // after each other, then one after each step.
   std::span<const CUevent> events;
@@ -53,8 +58,9 @@ class EntryGraph {
                        CUstream capture, EntryGraph& graph);
 
   // True where relink() suffices after an address of one of the step's values changed.
-  [[nodiscard]] static bool can_relink(const fb::Step& step) {
-    return step.kind() == fb::StepKind::Dispatch;
+  [[nodiscard]] static bool can_relink(const fb::Entry& entry, uint32_t step) {
+    return PlanView::steps(entry)[step].kind() == fb::StepKind::Dispatch &&
+           PlanView::region_of(entry, step) == nullptr;
   }
   // Gives a step the present addresses of its values.
   Status relink(const StepCode& code, const LinkedEntry& linked, uint32_t step);

@@ -2,6 +2,9 @@
 // Loading: requirements, weights, code, and the init entry that generates weights on the device.
 #include "runtime/cuda/cu_plan.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "runtime/cuda/cu_preflight.h"
 #include "runtime/cuda/cu_session.h"
 #include "runtime/device/load.h"
@@ -22,6 +25,10 @@ Status CudaPlan::load(std::shared_ptr<Context> context, const PlanView& view,
   const Current current(made->context());
   RLX_RETURN_IF_ERROR(current.status());
   RLX_RETURN_IF_ERROR(GemmSet::create(made->context(), view, options.require_tuned, made->gemms_));
+  const std::vector<const fb::Entry*> records = view.records(fb::TargetKind::Cuda);
+  if (std::any_of(records.begin(), records.end(),
+                  [](const fb::Entry* entry) { return entry->regions() != nullptr; }))
+    RLX_RETURN_IF_ERROR(RegionKernel::create(made->context(), made->region_kernel_));
   RLX_RETURN_IF_ERROR(explain_memory(made->run_init(), view.header()));
   loaded = std::move(made);
   return {};

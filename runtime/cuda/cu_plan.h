@@ -35,7 +35,7 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
   [[nodiscard]] const GemmSet& gemms() const { return gemms_; }
   // Of an entry at a binding: the plan that it is in, and its products.
   [[nodiscard]] StepCode code(const PlanView& view, const GemmSet& gemms) const {
-    return {*context_, view, modules_, gemms};
+    return {*context_, view, modules_, gemms, region_kernel_};
   }
   [[nodiscard]] StepCode code() const { return code(view_, gemms_); }
 
@@ -57,6 +57,7 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
   Segment weights_;
   ModuleSet modules_;
   GemmSet gemms_;
+  RegionKernel region_kernel_;  // empty where no entry has regions
 };
 
 }  // namespace rlx::cuda

@@ -189,10 +189,10 @@ Status CudaSession::prepare_program(uint32_t program) {
   RLX_RETURN_IF_ERROR(prepare_products(program));
   ProgramState& state = programs_[program];
   const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
-  const bool relink = state.graph && std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
-                                                 [&](uint32_t step) {
-                                                   return EntryGraph::can_relink(steps[step]);
-                                                 });
+  const bool relink =
+      state.graph &&
+      std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
+                  [&](uint32_t step) { return EntryGraph::can_relink(*state.linked.entry, step); });
   if (relink) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));

@@ -22,6 +22,7 @@ using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUarray = struct CUarray_st*;
 using CUkernel = struct CUkern_st*;
+using CUgraphConditionalHandle = uint64_t;
 
 // A tensor as the copy engine sees it, opaque.
 struct alignas(128) CUtensorMap {
@@ -107,6 +108,9 @@ inline constexpr int CU_GRAPH_NODE_TYPE_KERNEL = 0;
 inline constexpr uint8_t CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1;
 inline constexpr uint8_t CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1;
 inline constexpr int CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4;
+inline constexpr int CU_GRAPH_NODE_TYPE_CONDITIONAL = 13;
+inline constexpr int CU_GRAPH_COND_TYPE_IF = 0;
+inline constexpr int CU_GRAPH_COND_TYPE_WHILE = 1;
 
 // Zeros: the successor starts when the predecessor is complete and its writes are visible.
 struct CUgraphEdgeData {
@@ -125,6 +129,24 @@ struct CUDA_KERNEL_NODE_PARAMS {
   void** extra;
   CUkernel kern;
   CUcontext ctx;
+};
+
+struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  int type;
+  unsigned size;         // graphs
+  CUgraph* phGraph_out;  // the driver's own list of them
+  CUcontext ctx;
+};
+
+struct CUgraphNodeParams {
+  int type;
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
+  };
+  long long reserved2;
 };
 
 struct CUDA_MEMSET_NODE_PARAMS {

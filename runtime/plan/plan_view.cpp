@@ -40,6 +40,14 @@ std::span<const fb::Step> PlanView::steps(const fb::Entry& entry) {
   return structs_of(entry.steps());
 }
 
+const fb::Region* PlanView::region_of(const fb::Entry& entry, uint32_t step) {
+  if (entry.regions() == nullptr) return nullptr;
+  const auto found =
+      std::find_if(entry.regions()->begin(), entry.regions()->end(),
+                   [step](const fb::Region* region) { return PlanView::holds(*region, step); });
+  return found == entry.regions()->end() ? nullptr : *found;
+}
+
 std::span<const fb::Relocation> PlanView::relocations(const fb::Entry& entry,
                                                       const fb::Step& step) {
   return structs_of(entry.relocations()).subspan(step.relocation_first(), step.relocation_count());

@@ -115,6 +115,11 @@ class PlanView {
                                                                    const fb::Step& step);
   [[nodiscard]] static std::span<const uint32_t> edges(const fb::Entry& entry,
                                                        const fb::Step& step);
+  [[nodiscard]] static bool holds(const fb::Region& region, uint32_t step) {
+    return step >= region.first_step() && step - region.first_step() < region.step_count();
+  }
+  // The region that a step belongs to; null where it runs once.
+  [[nodiscard]] static const fb::Region* region_of(const fb::Entry& entry, uint32_t step);
   [[nodiscard]] static const fb::Value& value(const fb::Entry& entry, uint32_t index) {
     return *entry.values()->Get(index);
   }

@@ -13,6 +13,7 @@
 #include "runtime/trust/known_code.h"
 #include "runtime/trust/signed_digests.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/plan_regions.h"
 
 namespace rlx {
 namespace {
@@ -292,6 +293,11 @@ class PlanLoader {
     RLX_RETURN_IF_ERROR(check_held());
     for (uint32_t i = 0; i < view_.header_.section_count && !faults_.full(); ++i) {
       const PlanSection& section = view_.header_.sections[i];
+      if (section.kind == kRegionsSection) {
+        std::vector<std::byte> count;
+        RLX_RETURN_IF_ERROR(load_section(section, count));
+        continue;
+      }
       switch (static_cast<SectionKind>(section.kind)) {
         case SectionKind::Index:
           RLX_RETURN_IF_ERROR(load_section(section, view_.index_bytes_));

@@ -10,6 +10,7 @@
 
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/plan_regions.h"
 
 namespace rlx {
 namespace {
@@ -34,6 +35,7 @@ constexpr SectionRow kSectionRows[] = {
     {SectionKind::Weights, "weights", 4096, kMaxSegmentBytes},
     {SectionKind::Debug, "debug", 8, 512 * kMebi},  // 512 bytes per step
     {SectionKind::Text, "text", 8, 256 * kMebi},    // 1 KiB per token
+    {static_cast<SectionKind>(kRegionsSection), "regions", 8, sizeof(uint64_t)},
 };
 
 const SectionRow* section_row(uint32_t kind) {

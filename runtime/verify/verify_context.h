@@ -74,6 +74,13 @@ class EntryParts {
     return edges.subspan(step.edge_first(), step.edge_count());
   }
 
+  [[nodiscard]] uint32_t region_count() const {
+    return entry.regions() == nullptr ? 0 : entry.regions()->size();
+  }
+  [[nodiscard]] const fb::Region& region(uint32_t index) const {
+    return *entry.regions()->Get(index);
+  }
+
   [[nodiscard]] bool serves(fb::TargetKind target) const {
     return (entry.targets() >> static_cast<uint32_t>(target) & 1) != 0;
   }
@@ -172,6 +179,8 @@ void verify_record_profile(const PlanParts& parts, const EntryParts& entry, Faul
 void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults);
 // Gemms and alternatives of an entry; part of verify_entry_tables.
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// Of group 16 all but what verify_access_order finds; part of verify_entry_tables.
+void verify_region_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 
 // Groups 3 to 12, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);

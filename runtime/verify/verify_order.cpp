@@ -144,6 +144,7 @@ class AccessSweep {
       if (entry_.steps[s].kind() == fb::StepKind::Skip) continue;
       const std::span<const fb::Relocation> accesses = entry_.relocations_of(entry_.steps[s]);
       faults_.charge(kWorkPerRecord * (1 + accesses.size()));
+      if (const fb::Region* region = region_at(s)) enter(*region, s, accesses);
       // Reads before writes: a step that does both in one buffer reads what was there.
       for (const fb::Relocation& access : accesses) {
         if (access.mode() != fb::AccessMode::Write) read(s, access);
@@ -160,6 +161,44 @@ class AccessSweep {
   }
 
  private:
+  // The region that the step is in; steps are asked for in ascending order.
+  const fb::Region* region_at(uint32_t s) {
+    while (region_ < entry_.region_count() && !PlanView::holds(entry_.region(region_), s) &&
+           entry_.region(region_).first_step() < s)
+      ++region_;
+    if (region_ == entry_.region_count()) return nullptr;
+    const fb::Region& region = entry_.region(region_);
+    return PlanView::holds(region, s) ? &region : nullptr;
+  }
+
+  // Before the first trip the word is read. What outlives a trip holds something before the first
+  // one, since that may be the last or none; and only dispatches can be left out of a trip.
+  void enter(const fb::Region& region, uint32_t s, std::span<const fb::Relocation> accesses) {
+    constexpr uint64_t kWordBytes = 4;
+    if (s == region.first_step() && region.word().has_value())
+      read(s, fb::Relocation(*region.word(), 0, 0, kWordBytes, fb::AccessMode::Read));
+    for (const fb::Relocation& access : accesses) {
+      if (access.mode() == fb::AccessMode::Read || access.length_bytes() == 0) continue;
+      const fb::Value& value = entry_.value(access.value());
+      if (PlanView::holds(region, value.first_step()) && PlanView::holds(region, value.last_step()))
+        continue;
+      const bool is_dispatch = entry_.steps[s].kind() == fb::StepKind::Dispatch;
+      if (is_dispatch && is_written(access)) continue;
+      faults_.add(VerifyRule::RegionWrite, entry_.step_name(s), " writes ",
+                  entry_.short_value_name(access.value()), ", which outlives a trip of region ",
+                  quoted(PlanView::text(region.name())),
+                  is_dispatch ? ", and was not written before" : ", and is no dispatch");
+    }
+  }
+
+  [[nodiscard]] bool is_written(const fb::Relocation& access) {
+    const ValueFacts& facts = values_[access.value()];
+    if (facts.filled) return true;
+    const uint64_t begin = facts.begin + access.offset_bytes();
+    return first_hole(spaces_[facts.space].regions, begin, access.length_bytes()) ==
+           access.length_bytes();
+  }
+
   static constexpr uint32_t kSharedSpaces =
       3;  // weights, state, arena; each io value and word of index errors is a space of its own
 
@@ -332,6 +371,7 @@ class AccessSweep {
   std::vector<ValueFacts> values_;
   std::vector<Reader> readers_;
   std::vector<Conflict> conflicts_;  // by their later step
+  uint32_t region_ = 0;              // of the entry: the one at hand, or the next
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ Status load_device_api(PFN_vkGetDeviceProcAddr get, VkDevice device, DeviceApi& 
 #define RLX_VK_DEVICE(name)                                    \
   api.name = reinterpret_cast<PFN_##name>(get(device, #name)); \
   if (api.name == nullptr) return missing_function(#name);
+#define RLX_VK_DEVICE_OPTIONAL(name) api.name = reinterpret_cast<PFN_##name>(get(device, #name));
 #include "runtime/vulkan/vk_functions.def"
   return {};
 }

@@ -26,6 +26,7 @@ struct InstanceApi {
 
 struct DeviceApi {
 #define RLX_VK_DEVICE(name) PFN_##name name = nullptr;
+#define RLX_VK_DEVICE_OPTIONAL(name) PFN_##name name = nullptr;
 #include "runtime/vulkan/vk_functions.def"
 };
 

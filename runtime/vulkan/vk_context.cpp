@@ -62,6 +62,7 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
   const FeatureChain::Known known{.subgroup_size_control = made->physical.subgroup_size_control,
                                   .cooperative_matrix = made->physical.cooperative_matrix,
                                   .bfloat16 = made->physical.bfloat16,
+                                  .conditional = made->physical.conditional,
                                   .executables = made->physical.executables};
   FeatureChain supported(known);
   instance_api.vkGetPhysicalDeviceFeatures2(made->physical.handle, supported.head());
@@ -76,6 +77,7 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
   if (made->physical.cooperative_matrix)
     extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
   if (made->physical.bfloat16) extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+  if (made->physical.conditional) extensions.push_back(VK_EXT_CONDITIONAL_RENDERING_EXTENSION_NAME);
   if (made->physical.executables)
     extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   if (made->physical.portability_subset) extensions.push_back(kPortabilitySubset);
@@ -108,6 +110,7 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
   physical.subgroup_size_control = false;
   physical.memory_budget = false;
   physical.executables = false;
+  physical.conditional = false;
   physical.queue_family = adopted.queue_family;
   if (const uint64_t missing = kRequiredFeatures & ~physical.info.features; missing != 0) {
     return unsuitable("the adopted device \"" + physical.info.name + "\" was created without " +

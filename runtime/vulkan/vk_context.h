@@ -84,6 +84,7 @@ struct PhysicalDevice {
   bool memory_budget = false;          // VK_EXT_memory_budget
   bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
   bool bfloat16 = false;               // VK_KHR_shader_bfloat16
+  bool conditional = false;            // VK_EXT_conditional_rendering, enabled wherever it is
   bool portability_subset = false;     // VK_KHR_portability_subset, enabled wherever it is
   bool executables = false;           // VK_KHR_pipeline_executable_properties, enabled where wanted
   uint32_t timestamp_valid_bits = 0;  // 0: the queue cannot time

@@ -60,8 +60,9 @@ std::string feature_names(uint64_t mask) {
 }
 
 FeatureChain::FeatureChain(Known known)
-    : executables_{.sType =
-                       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR},
+    : conditional_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_CONDITIONAL_RENDERING_FEATURES_EXT},
+      executables_{
+          .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR},
       bfloat16_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR},
       cooperative_matrix_{.sType =
                               VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR},
@@ -81,6 +82,10 @@ FeatureChain::FeatureChain(Known known)
   if (known.bfloat16) {
     bfloat16_.pNext = vulkan12_.pNext;
     vulkan12_.pNext = &bfloat16_;
+  }
+  if (known.conditional) {
+    conditional_.pNext = vulkan12_.pNext;
+    vulkan12_.pNext = &conditional_;
   }
   if (known.executables) {
     executables_.pNext = vulkan12_.pNext;
@@ -109,6 +114,7 @@ void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureC
       supported.vulkan11_.uniformAndStorageBuffer16BitAccess;
   vulkan12_.uniformAndStorageBuffer8BitAccess =
       supported.vulkan12_.uniformAndStorageBuffer8BitAccess;
+  conditional_.conditionalRendering = supported.conditional_.conditionalRendering;
   executables_.pipelineExecutableInfo = supported.executables_.pipelineExecutableInfo;
   vulkan12_.shaderSubgroupExtendedTypes = supported.vulkan12_.shaderSubgroupExtendedTypes;
   vulkan12_.vulkanMemoryModelDeviceScope = vulkan12_.vulkanMemoryModel == VK_TRUE

@@ -27,6 +27,7 @@ class FeatureChain {
     bool subgroup_size_control = false;  // that extension, or Vulkan 1.3
     bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
     bool bfloat16 = false;               // VK_KHR_shader_bfloat16
+    bool conditional = false;            // VK_EXT_conditional_rendering
     bool executables = false;  // VK_KHR_pipeline_executable_properties, where it is wanted
   };
   explicit FeatureChain(Known known);
@@ -39,11 +40,17 @@ class FeatureChain {
   [[nodiscard]] bool subgroup_size_control() const {
     return size_control_.subgroupSizeControl == VK_TRUE;
   }
+  // Dispatches that a word in memory leaves out.
+  [[nodiscard]] bool conditional_rendering() const {
+    return conditional_.conditionalRendering == VK_TRUE;
+  }
   // Sets exactly the features of the mask, subgroup size control where asked, and those companions
-  // (wider uses of the same types and scopes, statistics of pipelines) that `supported` has.
+  // (wider uses of the same types and scopes, conditional rendering, statistics of pipelines) that
+  // `supported` has.
   void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:
+  VkPhysicalDeviceConditionalRenderingFeaturesEXT conditional_;
   VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables_;
   VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_;
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR cooperative_matrix_;

@@ -89,6 +89,7 @@ Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const
   VkBufferUsageFlags usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (has_address(use)) {
     usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    if (context.physical.conditional) usage |= VK_BUFFER_USAGE_CONDITIONAL_RENDERING_BIT_EXT;
   }
   const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                    .size = size_bytes,

@@ -132,13 +132,16 @@ Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
   device.cooperative_matrix = has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
   device.bfloat16 = has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+  device.conditional = has_extension(extensions, VK_EXT_CONDITIONAL_RENDERING_EXTENSION_NAME);
   device.portability_subset = has_extension(extensions, kPortabilitySubset);
   device.executables =
       has_extension(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
   FeatureChain features({.subgroup_size_control = has_size_control,
                          .cooperative_matrix = device.cooperative_matrix,
-                         .bfloat16 = device.bfloat16});
+                         .bfloat16 = device.bfloat16,
+                         .conditional = device.conditional});
   api.vkGetPhysicalDeviceFeatures2(handle, features.head());
+  device.conditional = features.conditional_rendering();
 
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   device.info.driver = std::string(vulkan12.driverName) + " " + vulkan12.driverInfo;

@@ -4,6 +4,7 @@
 #include "runtime/vulkan/vk_plan.h"
 
 #include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/device/load.h"
 #include "runtime/plan/plan_memory.h"
 #include "runtime/vulkan/vk_preflight.h"
@@ -22,12 +23,38 @@ void append_arena_parts(const fb::Entry& entry, std::vector<SegmentPart>& parts)
   }
 }
 
+namespace {
+
+// What a header cannot say.
+Status check_regions(const Context& context, const PlanView& view) {
+  for (const fb::Entry* entry : view.records(fb::TargetKind::Vulkan)) {
+    if (entry->regions() == nullptr) continue;
+    uint64_t commands = 0;
+    for (const fb::Region* region : *entry->regions()) {
+      commands += uint64_t{region->step_count()} * region->most_trips();
+      const std::string name = quoted(PlanView::text(region->name()));
+      if (region->word().has_value() && !context.physical.conditional) {
+        return unsuitable(text_of("the device has no VK_EXT_conditional_rendering, which ", name,
+                                  " needs; compile the model with --control unrolled"));
+      }
+      if (commands <= kMostRegionCommands) continue;
+      return unsuitable(text_of("all trips of the loops up to ", name, " take ", commands,
+                                " commands on Vulkan, at most ", kMostRegionCommands,
+                                " are recorded; give it a smaller max_iterations"));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view,
                         const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
   RLX_RETURN_IF_ERROR(context->health());
   DeviceInfo now = context->physical.info;
   now.available_bytes = available_bytes(context->instance->api, context->physical);
   RLX_RETURN_IF_ERROR(check_load(view, now, check_target, options.memory_budget_bytes));
+  RLX_RETURN_IF_ERROR(check_regions(*context, view));
   std::shared_ptr<VulkanPlan> made(new VulkanPlan(std::move(context), view, options.profile));
   RLX_RETURN_IF_ERROR(load_code_and_weights(
       view, [&] { return PipelineSet::create(made->context(), view, options, made->pipelines_); },

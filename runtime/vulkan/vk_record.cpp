@@ -116,6 +116,97 @@ class StepRecorder {
   VkPipeline bound_ = VK_NULL_HANDLE;
 };
 
+// Steps, barriers and times of an entry.
+class EntryRecorder {
+ public:
+  EntryRecorder(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
+                const LinkedEntry& linked, const RecordOptions& options, VkCommandBuffer commands)
+      : context_(context),
+        linked_(linked),
+        options_(options),
+        commands_(commands),
+        steps_(PlanView::steps(*linked.entry)),
+        recorder_(context, plan, pipelines, linked, commands) {
+    // Between kernels alone the transfer stage need not be waited for.
+    kernels_only_ = std::all_of(steps_.begin(), steps_.end(), [](const fb::Step& step) {
+      return step.kind() == fb::StepKind::Dispatch;
+    });
+  }
+
+  void record() {
+    if (timed()) {
+      context_.api.vkCmdResetQueryPool(commands_, options_.step_times, 0, options_.step_count + 1);
+      write_time(0);
+    }
+    for (uint32_t s = 0; s < options_.step_count;) {
+      if (s > 0 && !timed() && steps_[s].wave() != steps_[s - 1].wave()) wave_barrier();
+      const fb::Region* region = PlanView::region_of(*linked_.entry, s);
+      const uint32_t count =
+          region != nullptr ? std::min(region->step_count(), options_.step_count - s) : 1;
+      if (region != nullptr) {
+        record_region(*region, count);
+      } else {
+        recorder_.record(steps_[s]);
+      }
+      for (const uint32_t end = s + count; s < end; ++s)
+        if (timed()) write_time(s + 1);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool timed() const { return options_.step_times != VK_NULL_HANDLE; }
+
+  void write_time(uint32_t query) {
+    context_.api.vkCmdWriteTimestamp(commands_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
+                                     options_.step_times, query);
+    record_barrier(context_, commands_);
+  }
+
+  void wave_barrier() { record_wave_barrier(context_, commands_, kernels_only_); }
+
+  // The word may be read when a trip begins, or before each command of it: of these only the last
+  // one writes it (V16.7).
+  void record_region(const fb::Region& region, uint32_t step_count) {
+    const uint32_t end = region.first_step() + step_count;
+    const uint32_t trips = step_count < region.step_count() ? 1 : region.most_trips();
+    for (uint32_t trip = 0; trip < trips; ++trip) {
+      if (region.word().has_value()) {
+        begin_trip(*region.word());
+      } else if (trip > 0) {
+        wave_barrier();
+      }
+      for (uint32_t s = region.first_step(); s < end; ++s) {
+        if (s > region.first_step() && steps_[s].wave() != steps_[s - 1].wave()) wave_barrier();
+        recorder_.record(steps_[s]);
+      }
+      if (region.word().has_value()) context_.api.vkCmdEndConditionalRenderingEXT(commands_);
+    }
+  }
+
+  // Waits for all that stands before it.
+  void begin_trip(uint32_t word) {
+    // Behind a barrier for the stage of conditional rendering alone, NVIDIA's driver 580 reads what
+    // the word was before.
+    barrier(context_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
+            VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+            VK_ACCESS_CONDITIONAL_RENDERING_READ_BIT_EXT | kWorkAccesses);
+    const Place& place = linked_.places[word];
+    const VkConditionalRenderingBeginInfoEXT info = {
+        .sType = VK_STRUCTURE_TYPE_CONDITIONAL_RENDERING_BEGIN_INFO_EXT,
+        .buffer = place.buffer,
+        .offset = place.offset_bytes};
+    context_.api.vkCmdBeginConditionalRenderingEXT(commands_, &info);
+  }
+
+  const Context& context_;
+  const LinkedEntry& linked_;
+  const RecordOptions& options_;
+  VkCommandBuffer commands_;
+  const std::span<const fb::Step> steps_;
+  StepRecorder recorder_;
+  bool kernels_only_ = false;
+};
+
 }  // namespace
 
 Status begin_commands(Context& context, VkCommandBuffer commands, VkCommandBufferUsageFlags usage) {
@@ -144,28 +235,7 @@ Status end_commands(Context& context, VkCommandBuffer commands) {
 void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
                   const LinkedEntry& linked, const RecordOptions& options,
                   VkCommandBuffer commands) {
-  const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
-  // Between kernels alone the transfer stage need not be waited for.
-  const bool kernels_only = std::all_of(steps.begin(), steps.end(), [](const fb::Step& step) {
-    return step.kind() == fb::StepKind::Dispatch;
-  });
-  const bool timed = options.step_times != VK_NULL_HANDLE;
-  StepRecorder recorder(context, plan, pipelines, linked, commands);
-  if (timed) {
-    context.api.vkCmdResetQueryPool(commands, options.step_times, 0, options.step_count + 1);
-    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
-                                    options.step_times, 0);
-    record_barrier(context, commands);
-  }
-  for (uint32_t i = 0; i < steps.size(); ++i) {
-    const bool new_wave = i > 0 && steps[i].wave() != steps[i - 1].wave();
-    if (!timed && new_wave) record_wave_barrier(context, commands, kernels_only);
-    recorder.record(steps[i]);
-    if (!timed) continue;
-    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
-                                    options.step_times, i + 1);
-    record_barrier(context, commands);
-  }
+  EntryRecorder(context, plan, pipelines, linked, options, commands).record();
 }
 
 }  // namespace rlx::vulkan

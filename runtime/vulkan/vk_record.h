@@ -17,11 +17,12 @@ struct LinkedEntry {
   std::vector<Place> places;
 };
 
-// The first `step_count` steps of an entry.
+// The first `step_count` steps of an entry; of a region that they reach into but not to its end,
+// the first trip.
 struct RecordOptions {
   uint32_t step_count = 0;
   // Not null: the steps run one after another; query 0 is written before the first step and query i
-  // + 1 after step i.
+  // + 1 after step i. All trips of a region are its first step's.
   VkQueryPool step_times = VK_NULL_HANDLE;
 };
 
@@ -35,7 +36,11 @@ void record_barrier(const Context& context, VkCommandBuffer commands);
 void record_host_barrier(const Context& context, VkCommandBuffer commands);
 Status end_commands(Context& context, VkCommandBuffer commands);
 
-// The steps with their pointers patched, and a barrier wherever the wave changes.
+// Commands that all trips of an entry's regions may take together.
+inline constexpr uint64_t kMostRegionCommands = uint64_t{1} << 20;
+
+// The steps with their pointers patched, and a barrier wherever the wave changes. A region's steps
+// stand there as often as it may take trips, each trip left out where its word is 0 then.
 void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
                   const LinkedEntry& linked, const RecordOptions& options,
                   VkCommandBuffer commands);

@@ -7,7 +7,7 @@
 
 A row is a graph of one operator (or a short chain), the same function in PyTorch, and the work that any implementation must do:
 bytes read and written, floating-point operations. Inputs are random. Times are medians: of rlx the sum of the steps' own times
-(rlxrun --profile; a Vulkan run would count the copy of its outputs to the host too), of PyTorch a CUDA graph of one call. Rates of
+(rlxrun --profile; a Vulkan run counts the copy of its small outputs to the host too), of PyTorch a CUDA graph of one call. Rates of
 memory-bound rows stand beside the copy bandwidth measured in the same run.
 """
 import argparse

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // if, while, loop, scan and call (ops.md 15): the evaluator by hand-made values, every device by
 // the evaluator, bit for bit where nothing rounds.
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "runtime/api/session.h"
 #include "tests/compile/graph_text.h"
@@ -29,17 +31,26 @@ std::vector<Tensor> run_everywhere(const std::string& text, const std::vector<Te
   INFO(diagnostics.text());
   REQUIRE(wanted.has_value());
   for (const int level : {0, 2}) {
-    const auto plan = compile_plan(module, test_options(level), diagnostics);
-    INFO("-O" << level << "\n" << diagnostics.text());
-    REQUIRE(plan != nullptr);
-    for (const auto& device : present_devices().devices) {
-      TestSession session(*device, plan);
-      const auto got = session.run(0, inputs, std::byte{0xA5});
-      REQUIRE(got.size() == wanted->size());
-      for (size_t i = 0; i < got.size(); ++i) {
-        const Verdict verdict = judge(got[i], (*wanted)[i], Tolerance::Exact);
-        INFO("output " << i << " on " << device->info().id << ": " << verdict.fault);
-        CHECK(verdict.good);
+    for (const ControlFlow control : {ControlFlow::Unrolled, ControlFlow::Regions}) {
+      CompileOptions options = test_options(level);
+      options.control = control;
+      const auto plan = compile_plan(module, options, diagnostics);
+      INFO("-O" << level << (control == ControlFlow::Regions ? ", regions\n" : ", unrolled\n")
+                << diagnostics.text());
+      REQUIRE(plan != nullptr);
+      for (const auto& device : present_devices().devices) {
+        TestSession session(*device, plan);
+        // The second run finds what the first one left, but for states.
+        for (int run = 0; run < 2; ++run) {
+          REQUIRE(session.session().reset_states().ok());
+          const auto got = session.run(0, inputs, std::byte{0xA5});
+          REQUIRE(got.size() == wanted->size());
+          for (size_t i = 0; i < got.size(); ++i) {
+            const Verdict verdict = judge(got[i], (*wanted)[i], Tolerance::Exact);
+            INFO("output " << i << " on " << device->info().id << ": " << verdict.fault);
+            CHECK(verdict.good);
+          }
+        }
       }
     }
   }
@@ -171,6 +182,98 @@ TEST_CASE("a while ends with its condition, and what it carries then stays") {
   }
 }
 
+// While i < n: i' = i + step, which nothing else waits for; what is v goes through steps that no
+// fusion joins.
+std::string early_condition() {
+  return graph(
+      input("n", "[]") + ", " + input("step", "[]") + ", " + input("v", "[8]"),
+      R"({"op": "mul", "inputs": ["n", "zero"], "outputs": ["i"]}, )" +
+          control("while", R"("i", "v")", R"("k", "w")",
+                  body("cond", R"("i1", "v1")", node("lt", R"("i1", "n")", "c"), R"("c")") + ", " +
+                      body("body", R"("i2", "v2")",
+                           node("add", R"("i2", "step")", "i3") + ", " +
+                               node("cumsum", R"("v2")", "a", R"({"axis": 0})") + ", " +
+                               node("reverse", R"("a")", "b", R"({"axes": [0]})") + ", " +
+                               node("cumsum", R"("b")", "d", R"({"axis": 0})") + ", " +
+                               node("clamp", R"("d")", "e", R"({"min": -64, "max": 64})"),
+                           R"("i3", "e")"),
+                  R"({"max_iterations": 9})"),
+      R"("k", "w")");
+}
+
+TEST_CASE("a trip is whole, however early its condition is known") {
+  const Tensor v = reals({8}, {1, 0, -2, 3, 0.5, 4, -1, 2});
+  for (const double n : {-3.0, 0.0, 1.0, 2.5, 9.0}) {
+    INFO("n = " << n);
+    const auto got =
+        run_everywhere(with_constants(early_condition()), {reals({}, {n}), reals({}, {1}), v});
+    CHECK(got[0].floats[0] == std::max(std::ceil(n), 0.0));
+  }
+}
+
+TEST_CASE("a condition that compares with NaN does not hold") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor v = reals({8}, {1, 0, -2, 3, 0.5, 4, -1, 2});
+  const std::string text = with_constants(early_condition());
+  const auto none = run_everywhere(text, {reals({}, {nan}), reals({}, {1}), v});
+  CHECK(none[1].floats == v.floats);
+  const auto one = run_everywhere(text, {reals({}, {4}), reals({}, {nan}), v});
+  CHECK(std::isnan(one[0].floats[0]));
+  CHECK(one[1].floats != v.floats);
+}
+
+TEST_CASE("loops and branches inside a loop run inside each trip of it") {
+  // Outer loop of m trips; each trip: three inner trips of d -> d + x where the sum of c is below
+  // the limit, else -d.
+  const std::string branch =
+      control("if", R"("small")", R"("e")",
+              body("then", "", node("add", R"("d", "x")", "f"), R"("f")") + ", " +
+                  body("else", "", node("neg", R"("d")", "g"), R"("g")"));
+  const std::string inner =
+      control("scan", R"("c")", R"("q")",
+              body("body", R"("d")",
+                   node("reduce_sum", R"("d")", "sum", R"({"axes": [0]})") + ", " +
+                       node("lt", R"("sum", "limit")", "small") + ", " + branch,
+                   R"("e")"),
+              R"({"length": 3})");
+  const std::string text =
+      graph(input("m", "[]", "i32") + ", " + input("x", "[4]") + ", " + input("limit", "[]"),
+            control("loop", R"("m", null, "x")", R"("y", "rows", "count")",
+                    body("body", R"("i", "go", "c")", inner, R"("go", "q", "q")"),
+                    R"({"max_iterations": 5})"),
+            R"("y", "rows", "count")");
+  for (const int64_t trips : {-7, 0, 1, 5}) {
+    INFO("trips " << trips);
+    const auto got = run_everywhere(
+        text, {whole(DType::i32, {}, {trips}), reals({4}, {1, 2, -0.5, 3}), reals({}, {20})});
+    CHECK(got[2].integers[0] == std::max<int64_t>(trips, 0));
+  }
+}
+
+TEST_CASE("a trip begins with a view of what the one before made") {
+  // (a, b, c) -> (reverse(cumsum(a + x)), transpose(cumsum(b)), a part of it, which moves on)
+  const std::string text =
+      graph(input("m", "[]", "i64") + ", " + input("x", "[4]") + ", " + input("b", "[2, 2]"),
+            control("loop", R"("m", null, "x", "b", "x")", R"("y", "z", "w", "rows")",
+                    body("body", R"("i", "go", "a0", "b0", "c0")",
+                         node("add", R"("a0", "x")", "s") + ", " +
+                             node("cumsum", R"("s")", "t", R"({"axis": 0})") + ", " +
+                             node("reverse", R"("t")", "a1", R"({"axes": [0]})") + ", " +
+                             node("cumsum", R"("b0")", "u", R"({"axis": 1})") + ", " +
+                             node("transpose", R"("u")", "b1", R"({"perm": [1, 0]})") + ", " +
+                             node("reverse", R"("a0")", "c1", R"({"axes": [0]})"),
+                         R"("go", "a1", "b1", "c1", "c0")"),
+                    R"({"max_iterations": 4})"),
+            R"("y", "z", "w", "rows")");
+  for (const int64_t trips : {0, 1, 2, 4}) {
+    INFO("trips " << trips);
+    const auto got = run_everywhere(text, {whole(DType::i64, {}, {trips}),
+                                           reals({4}, {1, 2, -3, 5}), reals({2, 2}, {1, 2, 0, 5})});
+    if (trips == 1) CHECK(got[0].floats == std::vector<double>{10, 0, 6, 2});
+    if (trips == 1) CHECK(got[1].floats == std::vector<double>{1, 0, 3, 5});
+  }
+}
+
 TEST_CASE("a while that its bound ends is an error of the evaluator that names it") {
   const Module module = module_from(with_constants(counting("8")));
   Diagnostics diagnostics;
@@ -184,11 +287,16 @@ TEST_CASE("a while that its bound ends is an error of the evaluator that names i
 
 TEST_CASE("a device tells of a loop that its bound ends, where indices are checked") {
   Diagnostics diagnostics;
+  CompileOptions options = test_options(2);
+  SECTION("unrolled") {}
+  SECTION("as a region") {
+    options.control = ControlFlow::Regions;
+  }
   const auto loop =
       compile_plan(module_from(with_hundred(summing(R"("m")", R"({"max_iterations": 5})"))),
-                   test_options(2), diagnostics);
+                   options, diagnostics);
   const auto counted =
-      compile_plan(module_from(with_constants(counting("8"))), test_options(2), diagnostics);
+      compile_plan(module_from(with_constants(counting("8"))), options, diagnostics);
   INFO(diagnostics.text());
   REQUIRE(loop != nullptr);
   REQUIRE(counted != nullptr);
@@ -332,7 +440,12 @@ TEST_CASE("a state that branches write has the value of the one that is taken") 
   CHECK(wanted[2][0].floats == std::vector<double>{1, 2});
   CHECK(states["s"].floats == std::vector<double>{3, 6});
   CHECK(states["r"].floats == std::vector<double>{1, 2});
-  const auto plan = compile_plan(module, test_options(2), diagnostics);
+  CompileOptions options = test_options(2);
+  SECTION("computed both ways") {}
+  SECTION("where regions can be") {
+    options.control = ControlFlow::Regions;
+  }
+  const auto plan = compile_plan(module, options, diagnostics);
   INFO(diagnostics.text());
   REQUIRE(plan != nullptr);
   for (const auto& device : present_devices().devices) {
@@ -344,7 +457,52 @@ TEST_CASE("a state that branches write has the value of the one that is taken") 
   }
 }
 
+TEST_CASE("a loop reads what a state held before the run, wherever the graph writes it") {
+  const std::string loop = control(
+      "loop", R"("m", null, "x")", R"("y")",
+      body("body", R"("i", "go", "c")",
+           node("add", R"("c", "s")", "d") + ", " + node("cumsum", R"("d")", "e", R"({"axis": 0})"),
+           R"("go", "e")"),
+      R"({"max_iterations": 6})");
+  const std::string write =
+      node("add", R"("s", "x")", "n") + ", " + node("state_write", R"("s", "n")", "k");
+  for (const bool writes_first : {false, true}) {
+    INFO("writes first: " << writes_first);
+    const std::string text = R"({"rlx_graph": 1,
+    "states": [{"name": "s", "dtype": "f32", "shape": [2], "init": "ones"}],
+    "inputs": [{"name": "m", "dtype": "i64", "shape": []}, {"name": "x", "dtype": "f32", "shape": [2]}],
+    "nodes": [)" + (writes_first ? write + ", " + loop : loop + ", " + write) +
+                             R"(], "outputs": ["y", "k"]})";
+    const Module module = module_from(text);
+    CompileOptions options = test_options(2);
+    options.control = ControlFlow::Regions;
+    Diagnostics diagnostics;
+    const auto plan = compile_plan(module, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    REQUIRE(plan->entry(0).regions() != nullptr);
+    for (const auto& device : present_devices().devices) {
+      TestSession session(*device, plan);
+      StateValues states;
+      for (const int64_t trips : {3, 0, 6, 2}) {
+        const std::vector<Tensor> inputs = {whole(DType::i64, {}, {trips}), reals({2}, {1, 2})};
+        const auto wanted =
+            evaluate_entry(module, module.entries[0], inputs, states, {}, diagnostics);
+        REQUIRE(wanted.has_value());
+        const auto got = session.run(0, inputs, std::byte{0xA5});
+        CHECK(got[0].floats == wanted->at(0).floats);
+        CHECK(got[1].floats == wanted->at(1).floats);
+      }
+    }
+  }
+}
+
 TEST_CASE("nobody is told of indices of a branch that is not taken") {
+  CompileOptions options = test_options(2);
+  SECTION("computed both ways") {}
+  SECTION("as a region") {
+    options.control = ControlFlow::Regions;
+  }
   const std::string text =
       graph(input("p", "[]", "bool") + ", " + input("x", "[4]") + ", " + input("i", "[2]", "i32"),
             control("if", R"("p")", R"("y")",
@@ -353,7 +511,7 @@ TEST_CASE("nobody is told of indices of a branch that is not taken") {
                              node("narrow", R"("x")", "h", R"({"axis": 0, "start": 1, "len": 2})"),
                              R"("h")")));
   Diagnostics diagnostics;
-  const auto plan = compile_plan(module_from(text), test_options(2), diagnostics);
+  const auto plan = compile_plan(module_from(text), options, diagnostics);
   INFO(diagnostics.text());
   REQUIRE(plan != nullptr);
   const auto run = [&](Device& device, int64_t p) {
@@ -432,19 +590,78 @@ TEST_CASE("trips of a loop draw different random numbers, those of the evaluator
   CHECK(got[1].floats[3] != got[1].floats[6]);
 }
 
+// Four nodes, as often as the length says.
+std::string thousand_trips(const std::string& length) {
+  return graph(input("x", "[64]"),
+               control("scan", R"("x")", R"("last")",
+                       body("body", R"("c")",
+                            node("add", R"("c", "x")", "d") + ", " +
+                                node("cumsum", R"("d")", "e", R"({"axis": 0})") + ", " +
+                                node("reverse", R"("e")", "f", R"({"axes": [0]})") + ", " +
+                                node("clamp", R"("f")", "g", R"({"min": -1, "max": 1})"),
+                            R"("g")"),
+                       R"({"length": )" + length + "}"),
+               R"("last")");
+}
+
 TEST_CASE("a loop of a thousand trips is one plan", "[.large]") {
-  const std::string text =
-      graph(input("x", "[64]"),
-            control("scan", R"("x")", R"("last")",
-                    body("body", R"("c")",
-                         node("add", R"("c", "x")", "d") + ", " +
-                             node("cumsum", R"("d")", "e", R"({"axis": 0})") + ", " +
-                             node("reverse", R"("e")", "f", R"({"axes": [0]})") + ", " +
-                             node("clamp", R"("f")", "g", R"({"min": -1, "max": 1})"),
-                         R"("g")"),
-                    R"({"length": 1000})"),
-            R"("last")");
-  CHECK(steps_of(text) >= 1000);
+  CHECK(steps_of(thousand_trips("1000")) >= 1000);
+}
+
+TEST_CASE("a loop of a thousand trips is a region of a few steps") {
+  const Module module = module_from(thousand_trips("1000"));
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Auto;
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(module, options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  const fb::Entry& entry = plan->entry(0);
+  CHECK(PlanView::steps(entry).size() < 12);
+  REQUIRE(entry.regions() != nullptr);
+  CHECK(entry.regions()->Get(0)->most_trips() == 1000);
+  CHECK_FALSE(entry.regions()->Get(0)->word().has_value());
+}
+
+TEST_CASE("an entry with free sizes has no regions, not even of loops without such") {
+  std::string text = graph(
+      input("x", R"(["n"])") + ", " + input("z", "[8]"),
+      node("neg", R"("x")", "y") + ", " +
+          control("scan", R"("z")", R"("last")",
+                  body("body", R"("c")", node("cumsum", R"("c")", "e", R"({"axis": 0})"), R"("e")"),
+                  R"({"length": 3})"),
+      R"("y", "last")");
+  text.insert(1, R"("symbols": [{"name": "n", "min": 1, "max": 100}], )");
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  REQUIRE(source.has_value());
+  for (const bool is_free : {false, true}) {
+    const DimBindings dims = is_free ? DimBindings{} : DimBindings{{"n", 5}};
+    const FreeDims free_dims = is_free ? FreeDims{{"n", {1, 100, 1}}} : FreeDims{};
+    const auto module = bind_module(*source, dims, ".", diagnostics, free_dims);
+    REQUIRE(module.has_value());
+    const auto plan = compile_plan(*module, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    CHECK((plan->entry(0).regions() == nullptr) == is_free);
+  }
+}
+
+TEST_CASE("a branch that is not taken does not run, and a loop ends with its condition") {
+  // Each step of a region writes to what it carries: with no trip the carried values stay.
+  const std::string text = with_constants(counting("8"));
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(module_from(text), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  const auto* regions = plan->entry(0).regions();
+  REQUIRE(regions != nullptr);
+  CHECK(regions->Get(0)->most_trips() == 8);
+  CHECK(regions->Get(0)->word().has_value());
 }
 
 }  // namespace rlx::test

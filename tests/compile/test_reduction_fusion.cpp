@@ -94,6 +94,40 @@ TEST_CASE("a chain over turned axes is reduced over any of them in one kernel") 
   }
 }
 
+// As the gradient of a norm sums dy, and dy times what was normalised.
+TEST_CASE("sums of the same tensors over the same rows are one kernel") {
+  const auto sums = [](const std::string& shape, const std::string& nodes, const char* axes) {
+    const std::string reduced = R"(, "attributes": {"axes": )" + std::string(axes) + "}}";
+    return R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f16", "shape": )" + shape +
+           R"(}, {"name": "g", "dtype": "f16", "shape": )" + shape + R"(}], "nodes": [)" + nodes +
+           R"({"op": "cast", "inputs": ["t"], "outputs": ["f"], "attributes": {"to": "f32"}},
+              {"op": "cast", "inputs": ["g"], "outputs": ["d"], "attributes": {"to": "f32"}},
+              {"op": "mul", "inputs": ["f", "d"], "outputs": ["p"]},
+              {"op": "reduce_sum", "inputs": ["d"], "outputs": ["y"])" +
+           reduced + R"(, {"op": "reduce_sum", "inputs": ["p"], "outputs": ["z"])" + reduced +
+           R"(], "outputs": ["y", "z"]})";
+  };
+  const std::string same = R"({"op": "neg", "inputs": ["x"], "outputs": ["t"]}, )";
+  for (const char* shape : {"[3, 5, 6, 8]", "[3, 5, 6, 7]"}) {
+    for (const char* axes : {"[0, 1, 2]", "[3]", "[1, 2]", "[0, 1, 2, 3]"})
+      check_fused(sums(shape, same, axes));
+  }
+  check_fused(sums("[2, 40000]", same, "[1]"), 3);
+  check_fused(sums("[20000, 8]", same, "[0]"), 3);
+}
+
+TEST_CASE("rows that stand side by side are read four at a time") {
+  for (const char* dtype : {"f32", "f16", "bf16"}) {
+    for (const char* shape : {"[9, 5, 12]", "[9, 5, 260]", "[300, 1, 64]"}) {
+      const std::string inputs = R"({"rlx_graph": 1, "inputs": [{"name": "c", "dtype": ")" +
+                                 std::string(dtype) + R"(", "shape": )" + shape +
+                                 R"(}], "nodes": [)";
+      for (const char* op : {"reduce_sum", "reduce_max", "reduce_l2"})
+        check_fused(inputs + reduction(op, R"({"axes": [0, 1]})"));
+    }
+  }
+}
+
 TEST_CASE("chains of other dtypes: comparisons, casts, narrow integers and halves") {
   check_fused(R"({"rlx_graph": 1,
     "inputs": [{"name": "a", "dtype": "f32", "shape": [8, 9]}, {"name": "b", "dtype": "f32", "shape": [9]}],

@@ -35,6 +35,9 @@ std::vector<ImageOp> image_ops() {
       {"resize", R"({"sizes": [9, 16]})"},
       {"adaptive_pool", R"({"kind": "mean", "out": [4, 3]})"},
       {"im2col", R"({"kernel": [3, 3], "pads": [1, 1]})"},
+      {"im2col", R"({"kernel": [3, 3], "pads": [1, 1], "layout": "pixels"})"},
+      {"max_pool_backward", R"({"kernel": [3, 2], "stride": [2, 1], "pads": [1, 0, 1, 0]})",
+       R"(, "d")", ", " + image_input("d", "[2, 4, 3, 7]")},
       {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")",
        ", " + image_input("w", "[4, 3, 3, 3]")},
       {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")",
@@ -80,6 +83,18 @@ TEST_CASE("norms_between_convolutions") {
                     node(norm, R"("c", "g", "b")", "n", groups ? R"({"num_groups": 4})" : "{}") +
                     ", " + node("silu", R"("n")", "s") + ", " + node("conv", R"("s", "l")", "y")));
   }
+}
+
+TEST_CASE("the gradient of a maximum between convolutions") {
+  const std::string inputs =
+      image_input("x", "[1, 8, 10, 12]") + ", " + image_input("z", "[1, 8, 5, 6]") + ", " +
+      image_input("k", "[16, 8, 3, 3]") + ", " + image_input("l", "[8, 16, 3, 3]");
+  check_on_devices(
+      image_graph(inputs, node("conv", R"("x", "k")", "c", R"({"pads": [1, 1]})") + ", " +
+                              node("conv", R"("z", "k")", "d", R"({"pads": [1, 1]})") + ", " +
+                              node("max_pool_backward", R"("c", "d")", "g",
+                                   R"({"kernel": [3, 3], "stride": [2, 2], "pads": [1, 1]})") +
+                              ", " + node("conv", R"("g", "l")", "y")));
 }
 
 }  // namespace rlx::test

@@ -22,7 +22,7 @@ std::vector<Case> im2col_cases() {
   const DType f32 = DType::f32;
   const std::string window =
       R"("kernel": [3, 2], "stride": [2, 1], "pads": [1, 0, 2, 1], "dilation": [1, 2])";
-  for (const char* layout : {"rows", "unfold"}) {
+  for (const char* layout : {"rows", "unfold", "pixels"}) {
     const std::string rest = window + R"(, "layout": ")" + layout + "\"";
     for (const DType dtype :
          {DType::f32, DType::f16, DType::bf16, DType::f64, DType::u8, DType::i64, DType::bool_}) {
@@ -33,7 +33,7 @@ std::vector<Case> im2col_cases() {
         R"("kernel": [3, 3], "pads": [1, 1], "layout": ")" + std::string(layout) + "\""));
     const std::string more = R"("out_hw": [6, 7], )" + rest;
     // Places: 4 by 6.
-    const Shape columns = std::string(layout) == "rows" ? Shape{48, 18} : Shape{2, 18, 24};
+    const Shape columns = std::string(layout) == "unfold" ? Shape{2, 18, 24} : Shape{48, 18};
     for (const DType dtype :
          {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::i32, DType::i64}) {
       cases.push_back(moved(layout, "col2im", tensor(dtype, columns), more));

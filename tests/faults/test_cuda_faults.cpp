@@ -71,6 +71,14 @@ TEST_CASE("a call of the library of products that fails is a status too") {
   CHECK(lose_at_every_call(scenario).faults > 0);
 }
 
+TEST_CASE("a call that makes a loop on the device and fails is a status too") {
+  PlanSpec spec = region_plan();
+  add_cuda(spec);
+  const Scenario scenario = cuda_scenario(serialise(spec));
+  CHECK(fail_every_call(scenario, cuda_status).faults > 0);
+  CHECK(lose_at_every_call(scenario).faults > 0);
+}
+
 TEST_CASE("a lent cuda context is left with nothing of ours in it") {
   FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
   control.reset();

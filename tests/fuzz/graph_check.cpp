@@ -61,6 +61,7 @@ std::string check_prepared(const Prepared& prepared, uint64_t seed, int repeats)
   const std::vector<std::string> passes = fusion_passes();
   CompileOptions without = test_options(2);
   without.disabled_passes = {passes[seed % passes.size()]};
+  without.control = ControlFlow::Regions;
   static constexpr int kOnePoison[] = {0xFF};
   static constexpr int kAllPoisons[] = {0x00, 0xFF, 0xA5};
   struct Way {
@@ -69,7 +70,7 @@ std::string check_prepared(const Prepared& prepared, uint64_t seed, int repeats)
     std::span<const int> poisons;
   };
   const Way ways[] = {{"-O0", test_options(0), kOnePoison},
-                      {"without " + without.disabled_passes[0], without, kOnePoison},
+                      {"with regions, without " + without.disabled_passes[0], without, kOnePoison},
                       {"-O2", test_options(2), kAllPoisons}};
   std::optional<std::vector<std::byte>> plan;
   for (const Way& way : ways) {

@@ -69,7 +69,8 @@ std::vector<SeedPlan> fixture_seeds() {
           {"clusters", serialise(with_clusters(chain_plan(3)))},
           {"gemm_plan", serialise(gemm_plan())},
           {"map_plan", serialise(map_plan())},
-          {"alternative_plan", serialise(alternative_plan())}};
+          {"alternative_plan", serialise(alternative_plan())},
+          {"region_plan", serialise(region_plan())}};
 }
 
 // Seeds are good plans, and small.

@@ -13,7 +13,7 @@ endforeach()
 add_library(rlx_guards STATIC support/guard_memory.cpp support/guarded_device.cpp support/guarded_run.cpp)
 target_link_libraries(rlx_guards PUBLIC rlx_runtime)
 file(GLOB mutator CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/plans/*.cpp)
-add_library(rlx_plan_mutator STATIC ${mutator} runtime/fixture_plans.cpp runtime/free_fixtures.cpp runtime/gemm_fixtures.cpp
+add_library(rlx_plan_mutator STATIC ${mutator} runtime/free_fixtures.cpp runtime/gemm_fixtures.cpp
             ${reflected}/plan_bfbs_generated.h ${reflected}/debug_bfbs_generated.h)
 target_include_directories(rlx_plan_mutator SYSTEM PUBLIC ${reflected})
 target_link_libraries(rlx_plan_mutator PUBLIC rlx_guards rlx_test_plans rlx_inspect)

@@ -357,4 +357,102 @@ TEST_CASE("a model's region of too much code becomes regions that are not") {
   for (size_t i = 0; i < 4; ++i) CHECK(std::abs(got[0].floats[i] - wanted[0].floats[i]) < 1e-6);
 }
 
+TEST_CASE("what is widened is widened again by each reader that can do it itself") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": [8, 6]},
+    {"name": "g", "dtype": "f32", "shape": [6]}],
+    "nodes": [{"op": "cast", "inputs": ["x"], "outputs": ["c"], "attributes": {"to": "f32"}},
+    {"op": "mul", "inputs": ["c", "g"], "outputs": ["y"]},
+    {"op": "reduce_sum", "inputs": ["c"], "outputs": ["s"], "attributes": {"axes": [0]}}],
+    "outputs": ["y", "s"])");
+  CHECK(apply_keeping_values(repeat_elementwise, module) == 2);
+  CHECK(node_lines(module) ==
+        Lines{"cast(x)", "mul(c.again, g)", "cast(x)", "reduce_sum(c.again.1)"});
+}
+
+TEST_CASE("what is wanted elsewhere too stays, and readers that join it read less") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": [8, 6]},
+    {"name": "w", "dtype": "f32", "shape": [6, 4]}],
+    "nodes": [{"op": "cast", "inputs": ["x"], "outputs": ["c"], "attributes": {"to": "f32"}},
+    {"op": "matmul", "inputs": ["c", "w"], "outputs": ["p"]},
+    {"op": "neg", "inputs": ["c"], "outputs": ["y"]}], "outputs": ["p", "y"])");
+  CHECK(apply_keeping_values(repeat_elementwise, module) == 1);
+  CHECK(node_lines(module) == Lines{"cast(x)", "matmul(c, w)", "cast(x)", "neg(c.again)"});
+}
+
+TEST_CASE(
+    "what has larger operands than its result, is costly or has one reader is computed once") {
+  const std::string inputs = R"("inputs": [{"name": "x", "dtype": "f32", "shape": [300, 100]},
+    {"name": "z", "dtype": "f32", "shape": [300, 100]}], "nodes": [)";
+  const std::string readers = R"(, {"op": "neg", "inputs": ["c"], "outputs": ["y"]},
+    {"op": "abs", "inputs": ["c"], "outputs": ["u"]}], "outputs": ["y", "u"])";
+  for (const char* node : {R"({"op": "add", "inputs": ["x", "z"], "outputs": ["c"]})",
+                           R"({"op": "sin", "inputs": ["x"], "outputs": ["c"]})"}) {
+    Module module = module_of(inputs + node + readers);
+    CHECK(apply_keeping_values(repeat_elementwise, module) == 0);
+  }
+  Module alone = module_of(inputs + R"({"op": "neg", "inputs": ["x"], "outputs": ["c"]},
+    {"op": "add", "inputs": ["c", "c"], "outputs": ["y"]}], "outputs": ["y", "x"])");
+  CHECK(apply_keeping_values(repeat_elementwise, alone) == 0);
+}
+
+TEST_CASE("five readers are served by one result") {
+  std::string nodes = R"({"op": "neg", "inputs": ["x"], "outputs": ["c"]})";
+  std::string outputs;
+  for (int i = 0; i < 5; ++i) {
+    const std::string y = "y" + std::to_string(i);
+    nodes += R"(, {"op": "abs", "inputs": ["c"], "outputs": [")" + y + R"("]})";
+    outputs += (i == 0 ? "\"" : ", \"") + y + "\"";
+  }
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [8, 6]}],
+    "nodes": [)" + nodes + R"(], "outputs": [)" +
+                            outputs + "]");
+  CHECK(apply_keeping_values(repeat_elementwise, module) == 0);
+}
+
+TEST_CASE("sums over the same rows that read the same tensors are one node") {
+  const std::string inputs = R"("inputs": [{"name": "x", "dtype": "f32", "shape": [8, 6]},
+    {"name": "d", "dtype": "f32", "shape": [8, 6]}], "nodes": [
+    {"op": "mul", "inputs": ["x", "d"], "outputs": ["p"]},
+    {"op": "reduce_sum", "inputs": ["d"], "outputs": ["s"], "attributes": {"axes": [0]}},)";
+  Module module = module_of(inputs + R"(
+    {"op": "reduce_sum", "inputs": ["p"], "outputs": ["t"], "attributes": {"axes": [0]}}],
+    "outputs": ["s", "t"])");
+  apply(fuse_reductions, module);
+  CHECK(apply_keeping_values(join_reductions, module) == 1);
+  CHECK(node_lines(module) == Lines{"reduce_sum(d, x)"});
+  CHECK(only_node(module, "reduce_sum").outputs.size() == 2);
+  for (
+      const char* other :
+      {R"({"op": "reduce_sum", "inputs": ["p"], "outputs": ["t"], "attributes": {"axes": [1]}})",
+       R"({"op": "reduce_max", "inputs": ["p"], "outputs": ["t"], "attributes": {"axes": [0]}})",
+       R"({"op": "reduce_sum", "inputs": ["x"], "outputs": ["t"], "attributes": {"axes": [0]}})"}) {
+    Module apart = module_of(inputs + other + R"(], "outputs": ["s", "t"])");
+    apply(fuse_reductions, apart);
+    CHECK(apply_keeping_values(join_reductions, apart) == 0);
+  }
+}
+
+TEST_CASE("a sum that another one depends on stays before it") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [8, 6]}],
+    "nodes": [
+    {"op": "reduce_sum", "inputs": ["x"], "outputs": ["s"], "attributes": {"axes": [0]}},
+    {"op": "mul", "inputs": ["x", "s"], "outputs": ["p"]},
+    {"op": "reduce_sum", "inputs": ["p"], "outputs": ["t"], "attributes": {"axes": [0]}}],
+    "outputs": ["s", "t"])");
+  apply(fuse_reductions, module);
+  CHECK(apply_keeping_values(join_reductions, module) == 0);
+}
+
+TEST_CASE("moments that go to states are results of the step that reads them") {
+  Module module = module_of(R"("inputs": [{"name": "g", "dtype": "f32", "shape": [8, 6]}],
+    "states": [{"name": "m", "dtype": "f32", "shape": [8, 6]},
+               {"name": "p", "dtype": "f32", "shape": [8, 6]}],
+    "nodes": [{"op": "add", "inputs": ["m", "g"], "outputs": ["n"]},
+    {"op": "sub", "inputs": ["p", "n"], "outputs": ["q"]},
+    {"op": "state_write", "inputs": ["p", "q"], "outputs": ["p1"]},
+    {"op": "state_write", "inputs": ["m", "n"], "outputs": ["m1"]}], "outputs": ["p1", "m1"])");
+  CHECK(apply_keeping_values(join_outputs, module) == 1);
+  CHECK(only_node(module, "ew_region").outputs.size() == 2);
+}
+
 }  // namespace rlx::test

@@ -372,6 +372,25 @@ TEST_CASE("--without leaves kernels out, and refuses names and choices that leav
   CHECK(contains(none.errors, "no kernel takes it"));
 }
 
+TEST_CASE("--prefer takes a kernel wherever it fits, and refuses what no kernel is called") {
+  const Workplace place;
+  const auto product = [&](const std::vector<std::string>& options) {
+    expect(0, place, compile_arguments(place, options));
+    return expect(0, place, {"inspect", place.path("m.plan"), "--why"}).output;
+  };
+  CHECK(contains(product({}), ": matvec for "));
+  const std::string preferred = product({"--prefer", "matmul"});
+  CHECK(contains(preferred, ": matmul for "));
+  CHECK_FALSE(contains(preferred, ": matvec for "));
+  CHECK(contains(preferred, "vulkan: --prefer matmul"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--prefer", "matmull"})).errors,
+                 "--prefer \"matmull\": no kernel of that name"));
+  CHECK(contains(
+      expect(1, place, compile_arguments(place, {"--prefer", "matmul", "--without", "matmul"}))
+          .errors,
+      "--without leaves it out"));
+}
+
 TEST_CASE("--precision and --no-debug make other plans that verify") {
   const Workplace place;
   for (const char* precision : {"f16", "bf16"}) {

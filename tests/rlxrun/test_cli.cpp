@@ -34,11 +34,12 @@ struct Outcome {
   std::string text;  // both streams
 };
 
-Outcome rlxrun(const std::string& arguments) {
+// `environment`: assignments before the command.
+Outcome rlxrun(const std::string& arguments, const std::string& environment = {}) {
   // A Vulkan driver leaves memory behind when the loader unloads it, which a leak checker cannot
   // name any more.
-  const std::string command =
-      "ASAN_OPTIONS=detect_leaks=0 " + rlx::test::bin_folder() + "/rlxrun " + arguments + " 2>&1";
+  const std::string command = environment + " ASAN_OPTIONS=detect_leaks=0 " +
+                              rlx::test::bin_folder() + "/rlxrun " + arguments + " 2>&1";
   Outcome outcome;
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
@@ -82,8 +83,9 @@ class Workplace {
   }
 
   // The entry "echo", which copies x to y.
-  [[nodiscard]] Outcome echo(const std::string& arguments) const {
-    return rlxrun(at("small.plan") + " --entry echo --device null " + arguments);
+  [[nodiscard]] Outcome echo(const std::string& arguments,
+                             const std::string& environment = {}) const {
+    return rlxrun(at("small.plan") + " --entry echo --device null " + arguments, environment);
   }
 
  private:
@@ -388,6 +390,33 @@ TEST_CASE("rlxrun names where the first NaN and the first infinity come from") {
   const Outcome given = place.echo("--first-nan --inputs " + array("given.npy", quiet_nan, 0));
   CHECK(given.code == 4);
   CHECK(has_text(given.text, "first NaN: input \"x\" f32[64], 1 of 64 elements, the first at 0\n"));
+}
+
+TEST_CASE("rlxrun --nvtx tells a profiler of runs and of the steps that are run up to") {
+  const Workplace place;
+  const std::string library = bin_folder() + "/../lib/librlx_profiler_stand_in.so";
+  const std::string injected = "NVTX_INJECTION64_PATH=" + library;
+  const std::string given = "--nvtx --inputs " + place.at("x.npy");
+  const Outcome runs = place.echo(given + " --warmup 1 --repeat 2 --first-nan", injected);
+  INFO(runs.text);
+  CHECK(runs.code == 0);
+  CHECK(has_text(
+      runs.text,
+      "<prepare echo\n>\n<step 0 copy for echo.node0\n>\n<first run\n>\n<warm-up 0\n>\n<run 0\n>\n"
+      "<run 1\n>\n"));
+  // As the older library.
+  std::filesystem::create_symlink(std::filesystem::absolute(library),
+                                  place.at("libnvToolsExt.so.1"));
+  const Outcome older = place.echo(given, "LD_LIBRARY_PATH=" + place.at(""));
+  INFO(older.text);
+  CHECK(older.code == 0);
+  CHECK(has_text(older.text, "<prepare echo\n>\n<first run\n>\n"));
+
+  CHECK(place.echo("--inputs " + place.at("x.npy"), injected).text.find('<') == std::string::npos);
+  check_refused(place.echo(given, "NVTX_INJECTION64_PATH=/nowhere.so"), 1,
+                "NVTX_INJECTION64_PATH names a library that cannot be loaded: /nowhere.so");
+  check_refused(place.echo(given, "NVTX_INJECTION64_PATH=libc.so.6"), 1, "takes no ranges");
+  check_refused(rlxrun(place.at("small.plan") + " --nvtx --self-test", injected), 1, "--nvtx");
 }
 
 TEST_CASE("rlxrun begins states from files and writes what the first run leaves") {

@@ -589,7 +589,7 @@ std::vector<Fixture> all_fixtures() {
   for (auto list :
        {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
         limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(), index_error_fixtures(),
-        contract_fixtures(), free_fixtures(), profile_fixtures()}) {
+        contract_fixtures(), free_fixtures(), profile_fixtures(), region_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -623,8 +623,10 @@ TEST_CASE("valid_plans_have_no_fault") {
     for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
       FAIL_CHECK(fault.message);
   }
-  for (const VerifyFault& fault : verify_plan(serialise(profiled_plan()), {.max_faults = 10}))
-    FAIL_CHECK(fault.message);
+  for (const PlanSpec& spec : {profiled_plan(), region_plan()}) {
+    for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
+      FAIL_CHECK(fault.message);
+  }
   PlanSpec both = small_plan();
   add_cuda(both);
   for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10}))

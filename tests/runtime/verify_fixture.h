@@ -25,8 +25,6 @@ struct Fixture {
 
 // Of CUDA code, in rule group 9.
 std::vector<Fixture> cuda_fixtures();
-// Gives a plan a second target, CUDA: of each kernel a cubin for sm_90 and PTX for compute_80.
-void add_cuda(PlanSpec& spec);
 
 // Of rule group 11 and of tensor maps.
 std::vector<Fixture> gemm_fixtures();
@@ -38,6 +36,8 @@ std::vector<Fixture> contract_fixtures();
 std::vector<Fixture> free_fixtures();
 // Of rule group 15.
 std::vector<Fixture> profile_fixtures();
+// Of rule group 16.
+std::vector<Fixture> region_fixtures();
 // Plans that are right with every free symbol at its maximum, and not at these values.
 struct BindingFixture {
   Fixture fixture;

@@ -35,6 +35,16 @@ class Graph:
         self.nodes.append(node)
         return name
 
+    def control(self, op, inputs, names, bodies, **attributes):
+        """A loop or branch. `bodies`: of each its inputs, the graph that holds its nodes and params, and its outputs."""
+        node = {"name": names[0], "op": op, "inputs": list(inputs), "outputs": list(names), "attributes": attributes,
+                "bodies": {name: {"inputs": list(given), "nodes": body.nodes, "outputs": list(outputs)}
+                           for name, (given, body, outputs) in bodies.items()}}
+        for _, body, _ in bodies.values():
+            self.params += body.params
+        self.nodes.append(node)
+        return names
+
     def output(self, value):
         self.outputs.append(value)
 

@@ -25,6 +25,7 @@ def compile_graph(args, graph, precision="f32"):
     source.write_text(graph.text())
     plan = args.folder / f"{graph.name}.plan"
     command = [args.rlxc, source, "-o", plan, "-q", "--target", args.target, "--precision", precision]
+    command += ["--control", "regions"]
     command += ["--arch", args.arch] if args.arch else []
     command += ["--cache", args.cache] if args.cache else []
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)

@@ -140,6 +140,27 @@ def decoder_layer(g, x, layer, tokens, past, wide, heads, kv_heads, head, ffn, r
     return g.node("add", [g.linear(gated, f"{layer}.down", ffn, wide, bias=False), x], f"{layer}.sum")
 
 
+def loops(name="loops", dtype="f16", rows=128, wide=1024, trips=5):
+    """A loop that its count and what it carries end, whose body has products and norms; behind it a branch. What the body's grids
+    read must have been written by the trip before, and none may begin before it ends."""
+    g, body, then, other = (Graph(part, dtype) for part in (name, "body", "then", "else"))
+    x = g.input("x", [rows, wide])
+    normed = body.norm("layer_norm", "carried", "norm", wide, axis=-1)
+    hidden = body.node("gelu", [body.linear(normed, "up", wide, 2 * wide)], "hidden")
+    body.node("add", [body.linear(hidden, "down", 2 * wide, wide), "carried"], "next")
+    body.node("reduce_max", ["next"], "largest", axes=[0, 1])
+    body.node("lt", ["limit", "largest"], "on")
+    g.input("limit", [])
+    y, count = g.control("loop", [g.input("count", [], "i64"), None, x], ["y", "trips"],
+                         {"body": (["trip", "going", "carried"], body, ["on", "next"])}, max_iterations=trips)
+    then.node("softmax", [y], "soft", axis=-1)
+    other.linear(y, "other", wide, wide)
+    z, = g.control("if", [g.input("taken", [], "bool")], ["z"], {"then": ([], then, ["soft"]), "else": ([], other, ["other"])})
+    for value in (y, z):
+        g.output(value)
+    return g
+
+
 def copies(name="copy", mebibytes=64, rounds=4):
     """What runs beside the others: grids bound by memory, each over `mebibytes` twice, and a small output."""
     g = Graph(name, "f32")
@@ -154,11 +175,11 @@ def copies(name="copy", mebibytes=64, rounds=4):
 def all_networks():
     return [cross_attention(), unet_block(), encoder(), encoder("encoder-f32", "f32", batch=1, tokens=113), residual_network(),
             residual_network("resnet-b3", "bf16", batch=3, size=65), decoder("decode"), decoder("decode-f16", "f16", past=17, rows=40),
-            decoder("prefill", tokens=191, past=0), unet_block("block-small", batch=1, size=17, wide=160, heads=4), copies()]
+            decoder("prefill", tokens=191, past=0), unet_block("block-small", batch=1, size=17, wide=160, heads=4), loops(), copies()]
 
 
 def small_networks():
     """The same forms in sizes for a CPU."""
     return [cross_attention("cross", batch=1, pixels=33, wide=64, heads=2), unet_block("block", batch=1, size=7, wide=64, heads=2),
             decoder("decode", "f32", wide=64, heads=4, kv_heads=2, head=16, ffn=86, rows=33, past=20, layers=1),
-            copies("copy", mebibytes=1, rounds=2)]
+            loops(dtype="f32", rows=5, wide=64), copies("copy", mebibytes=1, rounds=2)]

@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "runtime/plan/contract.h"
 #include "schema/debug_generated.h"
+#include "schema/plan_regions.h"
 #include "schema/rounding.h"
+#include "tests/support/cubin.h"
 
 namespace rlx::test {
 namespace {
@@ -72,13 +75,20 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
     const fb::Step other = record_of(alternative.other);
     alternatives.push_back(fb::CreateAlternative(builder, alternative.step, &other));
   }
+  std::vector<Offset<fb::Region>> regions;
+  for (const SpecRegion& region : entry.regions) {
+    regions.push_back(fb::CreateRegionDirect(builder, region.name.c_str(), region.first_step,
+                                             region.step_count, region.most_trips,
+                                             optional_index(region.word), region.counter));
+  }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
   return fb::CreateEntryDirect(
       builder, entry.name.c_str(), entry.targets.value_or(claimed), &entry.inputs, &entry.outputs,
       &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves), entry.arena_bytes,
       entry.arena_lower_bound, &gemms, &alternatives, entry.sizes.empty() ? nullptr : &entry.sizes,
       entry.patches.empty() ? nullptr : &entry.patches,
-      entry.ranges.empty() ? nullptr : &entry.ranges, optional_index(entry.profile));
+      entry.ranges.empty() ? nullptr : &entry.ranges, optional_index(entry.profile),
+      regions.empty() ? nullptr : &regions);
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -488,6 +498,51 @@ PlanSpec chain_plan(uint32_t steps) {
   return spec;
 }
 
+PlanSpec region_plan() {
+  constexpr uint8_t kU32 = 8;
+  PlanSpec spec = chain_plan(4);
+  SpecEntry& main = spec.entries[0];
+  main.arena_bytes = main.arena_lower_bound = 1024;
+  for (uint32_t v = 0; v < 3; ++v) main.values[v].last_step = 4;
+  main.values[3] = vector_value("kept", fb::Segment::Arena, 0, 0, 4);
+  main.values[4] = vector_value("inside", fb::Segment::Arena, kVectorBytes, 2, 3);
+  const SpecValue word{.name = "word",
+                       .dtype = kU32,
+                       .dims = {1},
+                       .offset_bytes = 512,
+                       .size_bytes = 4,
+                       .last_step = 4};
+  main.values[5] = word;
+  main.values.push_back(word);
+  main.values[6].name = "counter";
+  main.values[6].offset_bytes = 768;
+  main.steps = {{.kind = fb::StepKind::Fill,
+                 .relocations = {{.value = 5, .length_bytes = 4, .mode = fb::AccessMode::Write}},
+                 .fill_pattern = 1},
+                binary_step(3, 0, 2, 0, {}),
+                binary_step(4, 3, 2, 1, {0, 1}),
+                binary_step(3, 4, 2, 2, {2}),
+                binary_step(1, 3, 2, 3, {3})};
+  main.regions = {{.first_step = 2, .step_count = 2, .most_trips = 9, .word = 5, .counter = 6}};
+  return spec;
+}
+
+void add_cuda(PlanSpec& spec) {
+  spec.cuda = {
+      .present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
+  spec.cuda.architectures[0] = 90;
+  for (SpecKernel& kernel : spec.kernels) {
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Cubin,
+                               .architecture = 90,
+                               .code = make_cubin({.params_bytes = kernel.params_bytes})});
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Ptx,
+                               .architecture = 80,
+                               .code = make_ptx("sm_80", "main")});
+  }
+}
+
 PlanSpec index_plan(uint32_t steps) {
   constexpr uint8_t kU32 = 8;
   PlanSpec spec = chain_plan(steps);
@@ -528,9 +583,13 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   header.major = kPlanMajor;
   const bool is_free = std::ranges::any_of(
       spec.entries, [](const SpecEntry& entry) { return !entry.patches.empty(); });
-  header.minor = !spec.profiles.empty() ? kPlanMinorProfiles
-                 : is_free              ? kPlanMinorFree
-                                        : kPlanMinorPlain;
+  const uint64_t regions = std::accumulate(
+      spec.entries.begin(), spec.entries.end(), uint64_t{0},
+      [](uint64_t count, const SpecEntry& entry) { return count + entry.regions.size(); });
+  header.minor = regions > 0              ? kPlanMinorRegions
+                 : !spec.profiles.empty() ? kPlanMinorProfiles
+                 : is_free                ? kPlanMinorFree
+                                          : kPlanMinorPlain;
   header.profile_count = static_cast<uint32_t>(spec.profiles.size());
   std::ranges::copy(spec.profiles, header.profiles);
   header.header_bytes = kPlanHeaderBytes;
@@ -559,6 +618,12 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   if (spec.debug_notes) add_section(plan, header, SectionKind::Debug, 8, debug);
   add_section(plan, header, SectionKind::Weights, 4096, spec.weight_bytes);
   if (!spec.text.empty()) add_section(plan, header, SectionKind::Text, 8, spec.text);
+  if (regions > 0) {
+    const auto* count = reinterpret_cast<const std::byte*>(&regions);
+    add_section(plan, header, static_cast<SectionKind>(kRegionsSection), 8,
+                {count, count + sizeof regions});
+    header.sections[header.section_count - 1].flags |= kSectionCritical;
+  }
   header.file_bytes = plan.size();
   set_header(plan, header);
   reseal(plan);

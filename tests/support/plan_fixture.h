@@ -130,6 +130,15 @@ struct SpecAlternative {
   SpecStep other;  // wave and edges too
 };
 
+struct SpecRegion {
+  std::string name = "loop";
+  uint32_t first_step = 0;
+  uint32_t step_count = 0;
+  uint32_t most_trips = 1;
+  std::optional<uint32_t> word = std::nullopt;
+  uint32_t counter = 0;
+};
+
 struct SpecEntry {
   std::string name;
   std::optional<uint32_t> targets;  // instead of all that the plan is for
@@ -146,6 +155,7 @@ struct SpecEntry {
   std::vector<fb::Patch> patches = {};
   std::vector<fb::SymbolRange> ranges = {};
   std::optional<uint32_t> profile = std::nullopt;
+  std::vector<SpecRegion> regions = {};
 };
 
 struct SpecOffer {
@@ -201,6 +211,14 @@ PlanSpec chain_plan(uint32_t steps);
 // chain_plan() in which every step counts indices that lie outside in a word of its own: the last
 // values of the entry, "word0", "word1", ..., at byte 24 of the params.
 PlanSpec index_plan(uint32_t steps);
+
+// chain_plan() with a loop: a fill of 1 to "word", x to "kept"; at most 9 trips of "kept" to
+// "inside" and back, steps 2 and 3, while the word is not 0; "kept" to y. Values 3 to 6 are kept,
+// inside, word and counter.
+PlanSpec region_plan();
+
+// Gives a plan a second target, CUDA: of each kernel a cubin for sm_90 and PTX for compute_80.
+void add_cuda(PlanSpec& spec);
 
 // A valid plan for CUDA of one entry "main": y f16[16,32] = a f16[16,8] * b f16[8,32] + bias
 // f16[32]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device that the program made itself, lent to the runtime.
 #include "runtime/vulkan/vk_features.h"
+#include "tests/support/plan_fixture.h"
 #include "tests/support/plan_sketch.h"
 #include "tests/vulkan/vulkan_fixture.h"
 
@@ -118,4 +119,30 @@ TEST_CASE("a lent device must have what every plan needs, and a plan what it was
   handles.queue = nullptr;
   CHECK(adopt_vulkan_device(handles, device).code() == RLX_INVALID_ARGUMENT);
   CHECK(device == nullptr);
+}
+
+TEST_CASE("loops that a device cannot run are refused by name when the plan is loaded") {
+  if (!have_device()) return;
+  const OwnVulkan own;
+  std::shared_ptr<Device> device;
+  REQUIRE_OK(adopt_vulkan_device(own.handles(), device));
+  const auto refusal = [&](const PlanSpec& spec) {
+    std::shared_ptr<const PlanView> plan;
+    REQUIRE_OK(PlanView::open_memory(serialise(spec), {.copy_memory = true}, plan));
+    std::shared_ptr<DevicePlan> loaded;
+    const Status status = device->load(*plan, {}, loaded);
+    CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
+    return status.message();
+  };
+  // A lent device was made without the extension, for all that is known.
+  PlanSpec spec = region_plan();
+  const std::string words = refusal(spec);
+  INFO(words);
+  CHECK(words.find("no VK_EXT_conditional_rendering, which \"loop\" needs") != std::string::npos);
+  spec.entries[0].regions[0].word.reset();
+  spec.entries[0].regions[0].most_trips = 600'000;
+  const std::string many = refusal(spec);
+  INFO(many);
+  CHECK(many.find("all trips of the loops up to \"loop\" take 1200000 commands on Vulkan, at most "
+                  "1048576 are recorded") != std::string::npos);
 }

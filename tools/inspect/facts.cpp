@@ -174,10 +174,30 @@ EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) 
   for (uint32_t i = 0; i < PlanView::steps(entry).size(); ++i) {
     facts.steps.push_back(step_facts(plan, entry, i));
   }
+  if (entry.regions() != nullptr) {
+    for (const fb::Region* region : *entry.regions()) {
+      RegionFacts& known = facts.regions.emplace_back();
+      known = {.name = std::string(PlanView::text(region->name())),
+               .first_step = region->first_step(),
+               .step_count = region->step_count(),
+               .most_trips = region->most_trips()};
+      if (const auto word = region->word()) known.word = facts.values[*word].name;
+    }
+  }
   return facts;
 }
 
 }  // namespace
+
+std::string RegionFacts::text() const {
+  const bool is_branch = most_trips == 1;
+  std::string text = (is_branch ? "branch " : "loop ") + name_text(name) + ": steps " +
+                     std::to_string(first_step) + " to " +
+                     std::to_string(first_step + step_count - 1);
+  if (!is_branch) text += (word.empty() ? ", " : ", at most ") + count_text(most_trips, "trip");
+  if (!word.empty()) text += (is_branch ? ", where " : ", while ") + name_text(word);
+  return text;
+}
 
 std::string OfferFacts::text() const {
   if (!refusal.empty()) return refusal;

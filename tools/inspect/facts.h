@@ -79,6 +79,18 @@ struct StepFacts {
   std::string alternative;
 };
 
+// Steps that run as often as the device decides.
+struct RegionFacts {
+  std::string name;
+  uint32_t first_step = 0;
+  uint32_t step_count = 0;
+  uint32_t most_trips = 1;
+  std::string word;  // the value that decides of each trip; empty: all run
+
+  // "loop \"x\": steps 3 to 5, at most 1,000 trips, while \"x.word\""
+  [[nodiscard]] std::string text() const;
+};
+
 struct EntryFacts {
   std::string name;     // "init" entries are named by the plan too
   std::string targets;  // that run it so: "vulkan", "vulkan, cuda"
@@ -90,6 +102,7 @@ struct EntryFacts {
   uint64_t unplanned_bytes = 0;  // all arena values, each aligned, without reuse
   std::vector<ValueFacts> values;
   std::vector<StepFacts> steps;
+  std::vector<RegionFacts> regions;
   std::vector<uint32_t> inputs;  // values
   std::vector<uint32_t> outputs;
 

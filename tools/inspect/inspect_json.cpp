@@ -65,6 +65,19 @@ Json gemm_json(const GemmFacts& gemm) {
           {"tuned", utf8_text(gemm.tuned)}};
 }
 
+Json regions_json(const EntryFacts& entry) {
+  Json list = Json::array();
+  for (const RegionFacts& region : entry.regions) {
+    Json json = {{"name", utf8_text(region.name)},
+                 {"first_step", region.first_step},
+                 {"step_count", region.step_count},
+                 {"most_trips", region.most_trips}};
+    if (!region.word.empty()) json["word"] = utf8_text(region.word);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 Json step_json(const StepFacts& step) {
   Json json = {{"position", step.position}, {"wave", step.wave}, {"kind", step.kind}};
   if (!step.kernel.empty()) {
@@ -191,6 +204,7 @@ Json steps_json(const PlanView& plan) {
   Json json = {{"entries", Json::array()}};
   for (const EntryFacts& entry : entry_facts(plan)) {
     Json head = entry_head(entry);
+    if (!entry.regions.empty()) head["regions"] = regions_json(entry);
     head["steps"] = Json::array();
     for (const StepFacts& step : entry.steps) head["steps"].push_back(step_json(step));
     json["entries"].push_back(std::move(head));

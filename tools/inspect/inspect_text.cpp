@@ -196,6 +196,7 @@ std::string steps_text(const PlanView& plan) {
   for (const EntryFacts& entry : entry_facts(plan)) {
     text += entry_title(entry) + ": " + count_text(entry.steps.size(), "step") + " in " +
             count_text(entry.wave_count, "wave") + "\n";
+    for (const RegionFacts& region : entry.regions) text += "  " + region.text() + "\n";
     for (const StepFacts& step : entry.steps) text += step_text(step);
   }
   return text;
@@ -248,6 +249,7 @@ std::string why_text(const PlanView& plan) {
   }
   for (const EntryFacts& entry : entry_facts(plan)) {
     text += entry_title(entry) + "\n";
+    for (const RegionFacts& region : entry.regions) text += "  " + region.text() + "\n";
     for (const StepFacts& step : entry.steps) {
       text += "  step " + std::to_string(step.position) + ": " + step_title(step) + " for " +
               plain_text(step.names.op) + " " + name_text(step.names.node) + "\n";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "schema/plan_regions.h"
 #include "schema/plan_signature.h"
 #include "schema/self_test.h"
 #include "tools/inspect/facts.h"
@@ -137,6 +138,7 @@ std::string section_name(uint32_t kind) {
       return "text";
   }
   if (kind == kSelfTestSection) return "self-test";
+  if (kind == kRegionsSection) return "regions";
   if (kind == kSignatureSection) return "signature";
   return "section of unknown kind " + std::to_string(kind);
 }

@@ -51,14 +51,15 @@ std::optional<std::string> find_pass_misuse(const std::string& name) {
   return "there is no pass \"" + name + "\"; passes are " + names;
 }
 
-// A name that no table of kernels has would be left out in vain.
-std::optional<std::string> find_offer_misuse(const std::vector<std::string>& names) {
+// A name that no table of kernels has would be left out, or preferred, in vain.
+std::optional<std::string> find_offer_misuse(const std::string& option,
+                                             const std::vector<std::string>& names) {
   const std::vector<std::string> known = all_offer_names();
   for (const std::string& name : names) {
     if (std::binary_search(known.begin(), known.end(), name)) continue;
     std::string list;
     for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    return "--without \"" + name + "\": no kernel of that name is chosen among others; these are " +
+    return option + " \"" + name + "\": no kernel of that name is chosen among others; these are " +
            list;
   }
   return std::nullopt;
@@ -106,7 +107,14 @@ std::optional<std::string> find_misuse(const CompileRequest& request) {
   for (const std::string& name : request.options.disabled_passes) {
     if (auto misuse = find_pass_misuse(name)) return misuse;
   }
-  return find_offer_misuse(request.options.without);
+  const CompileOptions& options = request.options;
+  if (auto misuse = find_offer_misuse("--without", options.without)) return misuse;
+  if (auto misuse = find_offer_misuse("--prefer", options.prefer)) return misuse;
+  for (const std::string& name : options.prefer) {
+    if (std::ranges::find(options.without, name) != options.without.end())
+      return "--prefer \"" + name + "\": --without leaves it out";
+  }
+  return std::nullopt;
 }
 
 std::optional<Module> load_request(CompileRequest& request, Diagnostics& diagnostics) {

@@ -44,12 +44,14 @@ struct CompileArguments {
   std::string kernels;
   std::vector<std::string> disabled_passes;
   std::vector<std::string> without;
+  std::vector<std::string> prefer;
   std::string dump_after;
   bool time_passes = false;
   bool no_debug = false;
   bool external_weights = false;
   std::string embed;
   bool serial = false;
+  ControlFlow control = CompileOptions().control;
   bool json = false;
   bool quiet = false;
 };
@@ -103,9 +105,11 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.kernels_dir = arguments.kernels;
   options.disabled_passes = arguments.disabled_passes;
   options.without = arguments.without;
+  options.prefer = arguments.prefer;
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
   options.serial = arguments.serial;
+  options.control = arguments.control;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -287,6 +291,11 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "them, with commas between; \"library\" for the vendor's")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--prefer", arguments->prefer,
+                 "Kernels that are to be taken wherever they fit, even where another one is "
+                 "expected to be faster; named as for --without")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");
   app.add_flag("--time-passes", arguments->time_passes, "Print the time of each phase to stderr");
   app.add_flag("--no-debug", arguments->no_debug,
@@ -301,6 +310,15 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->type_name("NAME");
   app.add_flag("--serial", arguments->serial,
                "A barrier behind each step, in the model's order: for looking for faults");
+  const tool::Choices<ControlFlow> controls = {{"unrolled", ControlFlow::Unrolled},
+                                               {"auto", ControlFlow::Auto},
+                                               {"regions", ControlFlow::Regions}};
+  tool::add_choice(
+      app, "--control", arguments->control, controls,
+      "Loops and branches that the run decides: unrolled, unless given: as straight steps, "
+      "branches "
+      "computed both ways; regions: repeated by the device as often as it must, wherever that can "
+      "be; auto: where that is worth it");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

@@ -20,7 +20,7 @@ constexpr const char* kRunFlags[] = {
     "--entry",      "--dim",       "--inputs",   "--seeded",     "--seeded-max", "--state",
     "--dump-state", "--outputs",   "--expected", "--rtol",       "--atol",       "--repeat",
     "--warmup",     "--profile",   "--trace",    "--dump-after", "--poison",     "--first-nan",
-    "--against",    "--self-test", "--report"};
+    "--against",    "--self-test", "--report",   "--nvtx"};
 constexpr const char* kChatFlags[] = {"--system", "--tokens",   "--temperature",    "--top-k",
                                       "--top-p",  "--min-p",    "--sampling-order", "--logits",
                                       "--cache",  "--overflow", "--draft"};

@@ -112,6 +112,12 @@ void describe_program(const rlx_session* session, EntryView& entry) {
   }
 }
 
+std::string step_title(const EntryView& entry, uint32_t step) {
+  const rlx_step_info& info = entry.steps.at(step);
+  const std::string title = "step " + std::to_string(step) + " " + info.kernel;
+  return *info.node == '\0' ? title : title + " for " + info.node;
+}
+
 Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input) {
   rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
   check(rlx_session_get_input(session, entry, input, &info));

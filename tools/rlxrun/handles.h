@@ -55,6 +55,9 @@ EntryView describe_entry(const rlx_plan* plan, const std::string& name);
 // Adds what the session's device runs at the present sizes: waves, arena, steps, and the dims of
 // outputs.
 void describe_program(const rlx_session* session, EntryView& entry);
+
+// "step 8 matmul", and the node where the plan names it.
+std::string step_title(const EntryView& entry, uint32_t step);
 // An input at the present sizes.
 Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input);
 

@@ -13,13 +13,17 @@ namespace {
 
 class Search {
  public:
-  Search(rlx_session* session, const EntryView& entry)
-      : session_(session), entry_(entry), values_(describe_values(session, entry.index)) {}
+  Search(rlx_session* session, const EntryView& entry, const ProfilerRanges& ranges)
+      : session_(session),
+        entry_(entry),
+        ranges_(ranges),
+        values_(describe_values(session, entry.index)) {}
 
   NonFiniteReport run() {
     // Begun where nothing has a bit pattern of its own yet.
     check(rlx_session_poison_arena(session_, 0));
     for (uint32_t step = 0; step < entry_.steps.size() && !is_done(); ++step) {
+      const ProfilerRanges::Range range(ranges_, step_title(entry_, step));
       if (step == 0) look_at_all(step, [&](const Tensor& value) { return is_input(value); });
       // What begins with the step goes before what others began, whose memory it may write to.
       look_at_all(
@@ -86,14 +90,16 @@ class Search {
 
   rlx_session* session_;
   const EntryView& entry_;
+  const ProfilerRanges& ranges_;
   std::vector<Tensor> values_;
   NonFiniteReport report_;
 };
 
 }  // namespace
 
-NonFiniteReport find_non_finite(rlx_session* session, const EntryView& entry) {
-  return Search(session, entry).run();
+NonFiniteReport find_non_finite(rlx_session* session, const EntryView& entry,
+                                const ProfilerRanges& ranges) {
+  return Search(session, entry, ranges).run();
 }
 
 }  // namespace rlx::tool

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tools/rlxrun/handles.h"
+#include "tools/rlxrun/profiler_ranges.h"
 
 namespace rlx::tool {
 
@@ -31,6 +32,7 @@ struct NonFiniteReport {
 // states as they were. Weights and states are not looked at, nor what kernels keep to themselves.
 // For a session that has not run yet: what later steps left in an output's memory would be taken
 // for the work of earlier ones.
-NonFiniteReport find_non_finite(rlx_session* session, const EntryView& entry);
+NonFiniteReport find_non_finite(rlx_session* session, const EntryView& entry,
+                                const ProfilerRanges& ranges);
 
 }  // namespace rlx::tool

@@ -155,6 +155,9 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       "--first-nan", options.first_nan,
       "Say which step makes the first NaN, and which the first infinity; exit code 4 where "
       "there is a NaN");
+  app.add_flag("--nvtx", options.nvtx,
+               "Tell a profiler (Nsight Systems) by NVTX ranges of preparing, of each run, and of "
+               "each step that --first-nan and --dump-after run up to");
   app.add_option(
          "--device", options.device,
          "cuda:N, cuda (the first), vulkan:N, vulkan, null (checks, computes nothing), or auto: "
@@ -233,7 +236,8 @@ void take_trust(const RawOptions& raw, Options& options) {
 // Of a plain run.
 constexpr const char* kRunOnly[] = {"--expected", "--outputs",   "--repeat",     "--warmup",
                                     "--profile",  "--trace",     "--dump-after", "--dump-state",
-                                    "--poison",   "--first-nan", "--report",     "--list-devices"};
+                                    "--poison",   "--first-nan", "--report",     "--list-devices",
+                                    "--nvtx"};
 
 // What comes from the plan's self-test goes by no other flag.
 void add_self_test_flags(CLI::App& app, Options& options) {

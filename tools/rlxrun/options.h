@@ -88,6 +88,7 @@ struct Options {
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
   bool first_nan = false;
+  bool nvtx = false;  // a profiler is told of runs and steps
   uint32_t jobs = 0;
   std::string pipeline_cache_path;  // empty: in the user's cache folder
   bool no_pipeline_cache = false;

@@ -9,6 +9,7 @@
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/inputs.h"
 #include "tools/rlxrun/opening.h"
+#include "tools/rlxrun/profiler_ranges.h"
 #include "tools/rlxrun/states.h"
 
 namespace rlx::tool {
@@ -64,20 +65,24 @@ std::vector<CodeUse> codes_of(const EntryView& entry) {
 // States change with each run, so the timed runs begin from the same values as the first one, the
 // warm-up notwithstanding. A single run without warm-up is the first one itself.
 void measure(rlx_session* session, uint32_t entry, const Options& options, const States& states,
-             Timing& timing) {
+             const ProfilerRanges& ranges, Timing& timing) {
   timing.repeat = options.repeat;
   if (options.repeat == 1 && options.warmup == 0) {
     timing.wall = summarize({timing.first_run_milliseconds * 1000});
     return;
   }
   begin_states(session, states);
-  for (uint32_t i = 0; i < options.warmup; ++i) check(rlx_session_run(session, entry));
+  for (uint32_t i = 0; i < options.warmup; ++i) {
+    const ProfilerRanges::Range range(ranges, "warm-up " + std::to_string(i));
+    check(rlx_session_run(session, entry));
+  }
   if (options.warmup > 0) begin_states(session, states);
   std::vector<double> wall;
   std::vector<double> device;
   wall.reserve(options.repeat);
   device.reserve(options.repeat);
   for (uint32_t i = 0; i < options.repeat; ++i) {
+    const ProfilerRanges::Range range(ranges, "run " + std::to_string(i));
     const Stopwatch watch;
     check(rlx_session_run(session, entry));
     wall.push_back(watch.microseconds());
@@ -91,11 +96,13 @@ void measure(rlx_session* session, uint32_t entry, const Options& options, const
 }
 
 std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& entry,
-                                       const Options& options, const States& states) {
+                                       const Options& options, const States& states,
+                                       const ProfilerRanges& ranges) {
   std::vector<std::vector<double>> samples(entry.steps.size());
   std::vector<rlx_step_time> times(entry.steps.size());
   begin_states(session, states);
   for (uint32_t i = 0; i < options.repeat; ++i) {
+    const ProfilerRanges::Range range(ranges, "profile " + std::to_string(i));
     uint32_t count = 0;
     check(rlx_session_profile(session, entry.index, times.data(),
                               static_cast<uint32_t>(times.size()), &count));
@@ -163,7 +170,7 @@ void dump_states(rlx_session* session, const Options& options, const States& sta
 }
 
 void dump_values(rlx_session* session, const EntryView& entry, const Options& options,
-                 const States& states, Report& report) {
+                 const States& states, const ProfilerRanges& ranges, Report& report) {
   if (options.dumps.empty()) return;
   begin_states(session, states);
   const std::vector<Tensor> values = describe_values(session, entry.index);
@@ -174,6 +181,7 @@ void dump_values(rlx_session* session, const EntryView& entry, const Options& op
                         "\" has steps 0 to " + std::to_string(entry.steps.size()) + " (exclusive)");
     }
     const uint32_t value = find_value(values, request);
+    const ProfilerRanges::Range range(ranges, step_title(entry, request.step));
     std::vector<std::byte> data(values[value].size_bytes);
     check(rlx_session_read_value(session, entry.index, request.step, value, data.data(),
                                  data.size()));
@@ -192,6 +200,7 @@ bool Report::matches() const {
 
 Report run(const Options& options, PlanHandle& plan) {
   Report report;
+  const ProfilerRanges ranges = options.nvtx ? ProfilerRanges::open() : ProfilerRanges();
   const Stopwatch open_watch;
   plan = open_plan(options);
   report.timing.open_milliseconds = open_watch.milliseconds();
@@ -216,7 +225,10 @@ Report run(const Options& options, PlanHandle& plan) {
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;
-  check(rlx_session_prepare(session.get(), report.entry.index));
+  {
+    const ProfilerRanges::Range range(ranges, "prepare " + report.entry.name);
+    check(rlx_session_prepare(session.get(), report.entry.index));
+  }
   report.timing.prepare_milliseconds = prepare_watch.milliseconds();
   describe_program(session.get(), report.entry);
   report.codes = codes_of(report.entry);
@@ -224,11 +236,14 @@ Report run(const Options& options, PlanHandle& plan) {
   for (const std::string& name : free_symbols(plan.get()))
     report.symbols.push_back({.name = name, .value = symbol_of(session.get(), report.entry, name)});
   if (options.first_nan) {
-    report.non_finite = find_non_finite(session.get(), report.entry);
+    report.non_finite = find_non_finite(session.get(), report.entry, ranges);
     if (options.poison) check(rlx_session_poison_arena(session.get(), *options.poison));
   }
   const Stopwatch first_watch;
-  check(rlx_session_run(session.get(), report.entry.index));
+  {
+    const ProfilerRanges::Range range(ranges, "first run");
+    check(rlx_session_run(session.get(), report.entry.index));
+  }
   report.timing.first_run_milliseconds = first_watch.milliseconds();
   report.outputs = read_outputs(session.get(), report.entry);
   report.comparisons = compare_outputs(expected, report.outputs, options);
@@ -237,12 +252,12 @@ Report run(const Options& options, PlanHandle& plan) {
 
   dump_states(session.get(), options, states, report);
 
-  measure(session.get(), report.entry.index, options, states, report.timing);
+  measure(session.get(), report.entry.index, options, states, ranges, report.timing);
   if (!options.save_states.empty()) save_states(session.get(), states, options.save_states);
   if (options.profile || !options.trace_path.empty()) {
-    report.profile = profile_steps(session.get(), report.entry, options, states);
+    report.profile = profile_steps(session.get(), report.entry, options, states, ranges);
   }
-  dump_values(session.get(), report.entry, options, states, report);
+  dump_values(session.get(), report.entry, options, states, ranges, report);
   return report;
 }
 

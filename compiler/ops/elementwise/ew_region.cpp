@@ -202,14 +202,17 @@ bool evaluate_ew_region(EvaluateContext& ctx) {
       operands.push_back(tensor);
       shape = broadcast_shapes(shape, tensor->type.shape).value();
     }
-    // The last step fills the node's shape, which an unread input may have widened, and so does a
-    // step that depends on positions.
-    if (j + 1 == steps.size() || is_positional(steps[j].op)) shape = ctx.output_type(0).shape;
+    // A result fills the node's shape, which an unread input may have widened, and so does a step
+    // that depends on positions.
+    if (j + ctx.output_count() >= steps.size() || is_positional(steps[j].op))
+      shape = ctx.output_type(0).shape;
     std::optional<Tensor> result = evaluate_step(ctx, steps[j], j, operands, shape);
     if (!result) return false;
     results.push_back(std::move(*result));
   }
-  ctx.output(0) = std::move(results.back());
+  // The last steps are the results.
+  for (size_t r = 0; r < ctx.output_count(); ++r)
+    ctx.output(r) = results[results.size() - ctx.output_count() + r];
   return true;
 }
 

@@ -30,7 +30,8 @@ constexpr std::string_view kPlainDoubleOps[] = {
     "fma",        "cast",         "standardise", "scaled",
     "ramp",       "eye",          "trilu",       "one_hot_at"};
 
-// The node as a chain: its own region, or itself as the only step.
+// The node as a chain: its own region, whose last steps are its outputs, or itself as the only
+// step.
 std::vector<RegionStep> steps_of(LowerContext& ctx) {
   const Node& node = ctx.node();
   if (!node.region.empty()) return node.region;
@@ -106,6 +107,24 @@ RegionInputs gather_inputs(LowerContext& ctx) {
   return inputs;
 }
 
+// What rlx_element gives back of the steps, which stand in t0, t1, ...
+std::string results_text(const LowerContext& ctx, size_t steps) {
+  const size_t outputs = ctx.node().outputs.size();
+  const auto step = [&](size_t output) { return "t" + std::to_string(steps - outputs + output); };
+  std::string text;
+  for (size_t r = 1; r < outputs; ++r) text += "r" + std::to_string(r) + " = " + step(r) + ";\n";
+  return text + "return " + step(0) + ";\n";
+}
+
+std::vector<RegionOperand> more_outputs(LowerContext& ctx) {
+  std::vector<RegionOperand> outputs;
+  for (size_t r = 1; r < ctx.node().outputs.size(); ++r) {
+    outputs.push_back(
+        {.view = ctx.output(r), .storage = element_storage(ctx.output_type(r).dtype)});
+  }
+  return outputs;
+}
+
 }  // namespace
 
 bool has_plain_double_form(std::string_view op) {
@@ -138,7 +157,8 @@ bool lower_elementwise(LowerContext& ctx) {
       {.output = ctx.output(0),
        .output_storage = element_storage(ctx.output_type(0).dtype),
        .operands = std::move(inputs.operands),
-       .element_text = chain.text + "return " + chain.result + ";\n",
+       .element_text = chain.text + results_text(ctx, steps.size()),
+       .more_outputs = more_outputs(ctx),
        .coordinates = chain.coordinates,
        .counts_outside = counts_outside,
        .operations = steps.size(),

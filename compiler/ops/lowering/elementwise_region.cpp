@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t kBlock = 256;
 constexpr uint32_t kVectorWidth = 4;
 
-// One buffer of the region; number 0 is the output.
+// One buffer of the region; number 0 is the output, then come the operands, then further outputs.
 struct Stream {
   uint32_t number = 0;
   ElementStorage storage;
@@ -44,6 +44,7 @@ struct RegionPlan {
   bool counts_outside = false;
   LoopNest loops;
   std::vector<Stream> streams;
+  size_t operands_end = 1;  // the first stream behind the operands
   std::vector<Coordinate> coordinates;
   uint32_t width = 1;
   std::string width_reason;
@@ -121,7 +122,10 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
     plan.width_reason = "few elements";
   } else if (sizes.size() > 1 && sizes.back() % kVectorWidth != 0) {
     plan.width_reason = "inner size " + to_string(sizes.back());
-  } else if (!can_be_wide(program, plan.streams.front())) {
+  } else if (!can_be_wide(program, plan.streams.front()) ||
+             !std::all_of(plan.streams.begin() + static_cast<std::ptrdiff_t>(plan.operands_end),
+                          plan.streams.end(),
+                          [&](const Stream& output) { return can_be_wide(program, output); })) {
     plan.width_reason = "output not aligned";
   } else {
     plan.width = kVectorWidth;
@@ -158,12 +162,19 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view,
                                        operand.storage, shape));
   }
+  plan.operands_end = plan.streams.size();
+  for (const RegionOperand& output : region.more_outputs) {
+    plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), output.view,
+                                       output.storage, shape));
+  }
   const std::vector<size_t> order = output_order(region.output);
   std::vector<Strides> strides{reordered(region.output.strides, order)};
   for (const RegionOperand& operand : region.operands) {
     strides.push_back(
         reordered(broadcast_strides(operand.view.shape(), operand.view.strides, shape), order));
   }
+  for (const RegionOperand& output : region.more_outputs)
+    strides.push_back(reordered(output.view.strides, order));
   // A coordinate counts like a tensor that steps along its axis alone, which keeps that axis a loop
   // of its own.
   for (const uint32_t axis_from_end : region.coordinates) {
@@ -300,16 +311,33 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
   return text;
 }
 
+// The local that takes an element of an output behind the first.
+std::string result_name(const Stream& output) {
+  return "y" + std::to_string(output.number) + "of";
+}
+
+// Declares these locals, which rlx_element fills.
+std::string result_locals(const RegionPlan& plan, const std::string& suffix) {
+  std::string text;
+  for (size_t k = plan.operands_end; k < plan.streams.size(); ++k) {
+    const std::string& type = plan.streams[k].storage.compute;
+    text += type + " " + result_name(plan.streams[k]) + suffix + " = " + type + "(0);\n";
+  }
+  return text;
+}
+
 // `suffix` of the operands' locals; `lane`: how many elements, as an i64 expression, the element
 // stands behind the item's first; empty: it is the first.
 std::string element_call(const RegionPlan& plan, const std::string& suffix,
                          const std::string& lane) {
   std::string text;
-  for (size_t k = 1; k < plan.streams.size(); ++k) text += ", x" + std::to_string(k) + suffix;
+  for (size_t k = 1; k < plan.operands_end; ++k) text += ", x" + std::to_string(k) + suffix;
   for (const Coordinate& coordinate : plan.coordinates) {
     const bool moves = !lane.empty() && !coordinate.steps.empty() && coordinate.steps.back() == 1;
     text += ", " + coordinate.name + (moves ? " + " + lane : "");
   }
+  for (size_t k = plan.operands_end; k < plan.streams.size(); ++k)
+    text += ", " + result_name(plan.streams[k]) + suffix;
   if (plan.counts_outside) text += ", " + std::string(kOutsideName);
   return "rlx_element(" + (text.empty() ? text : text.substr(2)) + ")";
 }
@@ -319,27 +347,30 @@ std::string store_text(const Stream& output, const std::string& index, const std
          value + ");\n";
 }
 
-std::string wide_store_text(const Stream& output) {
+// Of the locals `stem`0 to `stem`3.
+std::string wide_store_text(const Stream& output, const std::string& stem) {
   const std::string& name = output.storage.name;
+  const std::string index = "i" + std::to_string(output.number);
   if (name == "f32" || name == "f16" || name == "bf16") {
-    return "rlx_vec4 y;\ny.x = y0;\ny.y = y1;\ny.z = y2;\ny.w = y3;\nrlx_store4_" + name + "(" +
-           pointer(output) + ", rlx_i64(i0), y);\n";
+    return "rlx_vec4 y;\ny.x = " + stem + "0;\ny.y = " + stem + "1;\ny.z = " + stem +
+           "2;\ny.w = " + stem + "3;\nrlx_store4_" + name + "(" + pointer(output) + ", rlx_i64(" +
+           index + "), y);\n";
   }
   const std::string at =
-      pointer(output) + ", rlx_i64(i0) * " + std::to_string(output.storage.bytes);
+      pointer(output) + ", rlx_i64(" + index + ") * " + std::to_string(output.storage.bytes);
   if (output.storage.bytes == 4) {
-    return "rlx_uvec4 y;\ny.x = rlx_u32(y0);\ny.y = rlx_u32(y1);\ny.z = rlx_u32(y2);\ny.w = "
-           "rlx_u32(y3);\nrlx_put16(" +
-           at + ", y);\n";
+    return "rlx_uvec4 y;\ny.x = rlx_u32(" + stem + "0);\ny.y = rlx_u32(" + stem +
+           "1);\ny.z = rlx_u32(" + stem + "2);\ny.w = rlx_u32(" + stem + "3);\nrlx_put16(" + at +
+           ", y);\n";
   }
   if (output.storage.bytes == 2) {
-    return "rlx_uvec2 y;\ny.x = (rlx_u32(y0) & 0xFFFFu) | (rlx_u32(y1) << 16);\n"
-           "y.y = (rlx_u32(y2) & 0xFFFFu) | (rlx_u32(y3) << 16);\nrlx_put8(" +
-           at + ", y);\n";
+    return "rlx_uvec2 y;\ny.x = (rlx_u32(" + stem + "0) & 0xFFFFu) | (rlx_u32(" + stem +
+           "1) << 16);\ny.y = (rlx_u32(" + stem + "2) & 0xFFFFu) | (rlx_u32(" + stem +
+           "3) << 16);\nrlx_put8(" + at + ", y);\n";
   }
   std::string word;
   for (uint32_t lane = 0; lane < kVectorWidth; ++lane) {
-    const std::string y = "y" + std::to_string(lane);
+    const std::string y = stem + std::to_string(lane);
     const std::string byte =
         name == "bool" ? "(" + y + " ? 1u : 0u)" : "(rlx_u32(" + y + ") & 0xFFu)";
     word += lane == 0 ? byte : " | (" + byte + " << " + std::to_string(8 * lane) + ")";
@@ -358,13 +389,19 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
     const std::string size = distance == 1 ? "" : " * " + index_number(plan, distance);
     return base + (stride > 0 ? " + " : " - ") + lane + size;
   };
-  for (size_t k = 1; k < plan.streams.size(); ++k) {
+  for (size_t k = 1; k < plan.operands_end; ++k) {
     const Stream& stream = plan.streams[k];
     text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " +
             load_call(stream, index(stream)) + ";\n";
   }
   const std::string offset = lane.empty() ? "" : signed_text(plan, lane);
-  return text + store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, "", offset));
+  text += result_locals(plan, "");
+  text += store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, "", offset));
+  for (size_t k = plan.operands_end; k < plan.streams.size(); ++k) {
+    const Stream& output = plan.streams[k];
+    text += store_text(output, index(output), result_name(output));
+  }
+  return text;
 }
 
 std::string item_text(const RegionPlan& plan) {
@@ -373,13 +410,18 @@ std::string item_text(const RegionPlan& plan) {
   for (const Coordinate& coordinate : plan.coordinates) text += coordinate_local(plan, coordinate);
   if (plan.width == 1) return text + scalar_text(plan, "");
   std::string wide;
-  for (size_t k = 1; k < plan.streams.size(); ++k) wide += wide_load_text(plan, plan.streams[k]);
+  for (size_t k = 1; k < plan.operands_end; ++k) wide += wide_load_text(plan, plan.streams[k]);
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
     const std::string number = std::to_string(lane);
+    wide += result_locals(plan, "_" + number);
     wide += "const " + plan.streams[0].storage.compute + " y" + number + " = " +
             element_call(plan, "_" + number, "rlx_i64(" + number + ")") + ";\n";
   }
-  wide += wide_store_text(plan.streams[0]);
+  wide += wide_store_text(plan.streams[0], "y");
+  for (size_t k = plan.operands_end; k < plan.streams.size(); ++k) {
+    const Stream& output = plan.streams[k];
+    wide += "{\n" + wide_store_text(output, result_name(output) + "_") + "}\n";
+  }
   if (!plan.has_tail) return text + wide;
   // A tail exists only where one loop is left, so c0 is the element's number.
   const std::string count = index_number(plan, plan.loops.sizes.back());
@@ -397,6 +439,10 @@ std::string element_function(const Region& region) {
   }
   for (const uint32_t axis_from_end : region.coordinates)
     parameters += ", rlx_i64 " + coordinate_name(axis_from_end);
+  for (size_t r = 0; r < region.more_outputs.size(); ++r) {
+    parameters +=
+        ", RLX_INOUT(" + region.more_outputs[r].storage.compute + ") r" + std::to_string(r + 1);
+  }
   if (region.counts_outside) parameters += ", RLX_INOUT(rlx_u32) " + std::string(kOutsideName);
   if (!parameters.empty()) parameters = parameters.substr(2);
   return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" +
@@ -416,11 +462,11 @@ bool is_packed(const TensorRef& ref) {
          std::none_of(ref.strides.begin(), ref.strides.end(), [](const Dim& s) { return s <= 0; });
 }
 
-// The operands in the segment whose bytes the output may take over: same place in a buffer of the
-// same size, and no other operand sees that buffer in another way.
+// The operands in the segment whose bytes an output of the region may take over: same place in a
+// buffer of the same size, and no other operand sees that buffer in another way.
 std::vector<BufferId> in_place_operands(const Program& program, const Region& region,
-                                        Segment segment) {
-  const TensorRef& y = region.output;
+                                        const RegionOperand& output, Segment segment) {
+  const TensorRef& y = output.view;
   const Buffer& y_buffer = program.buffer(y.buffer);
   if (!is_packed(y) || y.offset_bytes != 0) return {};
   const auto fits = [&](const RegionOperand& operand) {
@@ -428,7 +474,7 @@ std::vector<BufferId> in_place_operands(const Program& program, const Region& re
     const bool same_order = x.shape() == y.shape() && x.strides == y.strides;
     const bool both_dense =
         x.dense() && y.dense() && element_count(x.shape()) == element_count(y.shape());
-    return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes &&
+    return x.offset_bytes == 0 && operand.storage.bytes == output.storage.bytes &&
            (same_order || both_dense);
   };
   std::vector<BufferId> buffers;
@@ -491,7 +537,8 @@ ElementStorage raw_storage(uint32_t bytes) {
 
 void emit_region(Program& program, const Step& origin, const Region& region) {
   if (element_count(region.output.shape()) == 0) return;
-  RLX_CHECK(region.operands.size() + (region.counts_outside ? 1 : 0) <= kMaxRegionOperands,
+  RLX_CHECK(region.operands.size() + region.more_outputs.size() + (region.counts_outside ? 1 : 0) <=
+                kMaxRegionOperands,
             "operands of " + origin.node);
   const RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
@@ -500,14 +547,24 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   Dim bytes = 0;
   for (const Stream& stream : plan.streams) {
     const uint32_t alignment = stream.wide ? kVectorWidth * stream.storage.bytes : 0;
+    const bool is_operand = stream.number > 0 && stream.number < plan.operands_end;
     dispatch.bind(stream.number * sizeof(rlx_ptr), stream.view,
-                  stream.number == 0 ? AccessMode::Write : AccessMode::Read, alignment);
+                  is_operand ? AccessMode::Read : AccessMode::Write, alignment);
     bytes += distinct_bytes(stream);
   }
-  const std::vector<BufferId> dying = in_place_operands(program, region, Segment::Arena);
-  if (!dying.empty()) dispatch.allow_in_place(dying.front());
-  for (const BufferId state : in_place_operands(program, region, Segment::State))
-    dispatch.allow_in_place_state(state);
+  std::vector<RegionOperand> outputs = {{.view = region.output, .storage = region.output_storage}};
+  outputs.insert(outputs.end(), region.more_outputs.begin(), region.more_outputs.end());
+  const std::vector<BufferId> dying =
+      in_place_operands(program, region, outputs.front(), Segment::Arena);
+  // Which of several outputs took it over would not be said. Loops carry values in the arena.
+  if (!dying.empty() && outputs.size() == 1) {
+    dispatch.allow_in_place(dying.front());
+    for (const BufferId carried : dying) dispatch.allow_in_place_state(carried);
+  }
+  for (const RegionOperand& output : outputs) {
+    for (const BufferId state : in_place_operands(program, region, output, Segment::State))
+      dispatch.allow_in_place_state(state);
+  }
   if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dispatch of the region kernel: strided operands, one output, and the code of one element.
+// One dispatch of the region kernel: strided operands, outputs, and the code of one element.
 #pragma once
 
 #include <set>
@@ -29,9 +29,12 @@ struct RegionOperand {
 struct Region {
   TensorRef output;  // any strides
   ElementStorage output_storage;
-  std::vector<RegionOperand> operands;  // at most kMaxRegionOperands, seen as x1, x2, ... in order
+  std::vector<RegionOperand> operands;  // seen as x1, x2, ... in order
   std::string
       element_text;  // statements over x1, x2, ...; ends in "return <output's compute type>;"
+  // Outputs behind the first, of its shape: the statements set r1, r2, ... in order. With the
+  // operands at most kMaxRegionOperands.
+  std::vector<RegionOperand> more_outputs = {};
   // Axes of the output, counted from its end, whose coordinates the statements read as
   // coordinate_name() says.
   std::set<uint32_t> coordinates = {};

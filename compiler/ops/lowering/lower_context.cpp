@@ -253,11 +253,24 @@ TensorRef LowerContext::scratch(const TensorType& type, const std::string& name)
   return state_->scratch(type, node().name + "." + name);
 }
 
-bool OfferContext::is_left_out(std::string_view offer) const {
-  if (options_.without == nullptr) return false;
+namespace {
+
+// Whether one of the names is the offer's, or its kernel's.
+bool names_offer(const std::vector<std::string>* names, std::string_view offer) {
+  if (names == nullptr) return false;
   const std::string_view kernel = offer.substr(0, offer.find(' '));
-  return std::any_of(options_.without->begin(), options_.without->end(),
+  return std::any_of(names->begin(), names->end(),
                      [&](const std::string& name) { return name == offer || name == kernel; });
+}
+
+}  // namespace
+
+bool OfferContext::is_left_out(std::string_view offer) const {
+  return names_offer(options_.without, offer);
+}
+
+bool OfferContext::is_preferred(std::string_view offer) const {
+  return names_offer(options_.prefer, offer);
 }
 
 Segment OfferContext::segment_of(const TensorRef& ref) const {

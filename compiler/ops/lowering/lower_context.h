@@ -30,6 +30,8 @@ struct LowerOptions {
   ProductPrecision products = ProductPrecision::F32;
   // Names of offers (ops/lowering/offers.h) that are not taken; nullptr: none is left out.
   const std::vector<std::string>* without = nullptr;
+  // Names of offers that are taken wherever they fit, before what is faster; nullptr: none.
+  const std::vector<std::string>* prefer = nullptr;
 };
 
 // What kernels are chosen by: the target, and how tensors lie.
@@ -45,6 +47,8 @@ class OfferContext {
   [[nodiscard]] ProductPrecision products() const { return options_.products; }
   // True for the name of an offer, and of all forms of a kernel, that the user left out.
   [[nodiscard]] bool is_left_out(std::string_view offer) const;
+  // The same of what the user prefers.
+  [[nodiscard]] bool is_preferred(std::string_view offer) const;
   [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
   // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
   [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;

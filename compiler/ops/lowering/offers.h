@@ -23,7 +23,7 @@ enum class Estimate : uint8_t {
 
 // A table is ordered by rank: of the rows that take a problem, those of the lowest rank are
 // compared by time, and of equal times the first is taken. So a row of a rank of its own is taken
-// wherever it fits, which its comment explains.
+// wherever it fits, which its comment explains. What the user prefers comes before all others.
 // A family may add columns to its rows; what emits needs no LowerContext where there is no node.
 template <typename Problem, typename Emitter = LowerContext>
 struct Offer {
@@ -88,6 +88,7 @@ template <typename Row, typename Problem>
 Choice<Row> choose(std::span<const Row> table, const OfferContext& at, const Problem& problem) {
   Choice<Row> choice;
   size_t taken = 0;
+  bool has_preferred = false;
   for (const Row& row : table) {
     if (row.is_for != nullptr && !row.is_for(at.device())) continue;
     OfferNote note{.kernel = offer_name(row.kernel, row.form),
@@ -99,9 +100,14 @@ Choice<Row> choose(std::span<const Row> table, const OfferContext& at, const Pro
     if (note.refusal.empty()) note.refusal = row.refusal(at, problem);
     if (note.refusal.empty()) {
       note.microseconds = row.microseconds(at, problem);
-      const bool first = choice.row == nullptr;
-      RLX_CHECK(first || row.rank >= choice.row->rank, "a table of offers is ordered by rank");
-      if (first || (row.rank == choice.row->rank && note.microseconds < choice.microseconds)) {
+      const bool is_first = choice.row == nullptr;
+      const bool is_preferred = at.is_preferred(note.kernel);
+      RLX_CHECK(is_first || row.rank >= choice.row->rank, "a table of offers is ordered by rank");
+      const bool is_faster = !is_first && is_preferred == has_preferred &&
+                             row.rank == choice.row->rank &&
+                             note.microseconds < choice.microseconds;
+      if (is_first || is_faster || (is_preferred && !has_preferred)) {
+        has_preferred = is_preferred;
         choice.row = &row;
         choice.microseconds = note.microseconds;
         taken = choice.notes.size();

@@ -107,23 +107,38 @@ struct ChainOperand {
   }
 };
 
-std::string four_elements(const std::vector<ChainOperand>& operands,
+// The steps that a node's outputs reduce are its last ones.
+std::string result_local(const Node& node, size_t result) {
+  return "t" + std::to_string(node.region.size() - node.outputs.size() + result);
+}
+
+// Statements that set the values of all results, `beside` of `each` neighbours.
+std::string results_text(const Node& node, size_t each, size_t beside) {
+  std::string text;
+  for (size_t r = 0; r < node.outputs.size(); ++r) {
+    text += "values[" + std::to_string(r * each + beside) + "] = RLX_VALUE(" +
+            result_local(node, r) + ");\n";
+  }
+  return text;
+}
+
+std::string four_elements(const Node& node, const std::vector<ChainOperand>& operands,
                           const GeneratedChain& generated) {
   std::string text;
   for (const ChainOperand& operand : operands) {
     if (operand.four == Four::Same) text += operand.load_one(0);
     if (operand.four == Four::Piece) text += operand.load_piece();
   }
-  for (int i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     const std::string component(1, "xyzw"[i]);
     text += "{\n";
     for (const ChainOperand& operand : operands) {
-      if (operand.four == Four::Single) text += operand.load_one(i);
+      if (operand.four == Four::Single) text += operand.load_one(static_cast<int>(i));
       if (operand.four == Four::Piece) {
         text += "const float " + operand.name + " = four_" + operand.name + "." + component + ";\n";
       }
     }
-    text += generated.text + "value_" + component + " = RLX_VALUE(" + generated.result + ");\n}\n";
+    text += generated.text + results_text(node, 4, i) + "}\n";
   }
   return text;
 }
@@ -132,7 +147,8 @@ std::string four_elements(const std::vector<ChainOperand>& operands,
 
 ReduceChain reduce_chain(const LowerContext& ctx) {
   const Node& node = ctx.node();
-  RLX_CHECK(!node.region.empty() && node.inputs.size() <= kMaxReduceOperands,
+  RLX_CHECK(!node.region.empty() && node.outputs.size() <= node.region.size() &&
+                node.inputs.size() + node.outputs.size() <= kMaxReduceOperands + 1,
             "chain of " + node.name);
   ReduceChain chain{.steps = node.region.size()};
   Shape shape;
@@ -162,18 +178,20 @@ ReduceChain reduce_chain(const LowerContext& ctx) {
     chain.prologue += operands.back().load_one(0);
   }
   const GeneratedChain generated = generate_chain(node.region, names, dtypes);
-  chain.prologue += generated.text + "value = RLX_VALUE(" + generated.result + ");\n";
+  chain.prologue += generated.text + results_text(node, 1, 0);
   const bool any_piece =
       std::any_of(operands.begin(), operands.end(),
                   [](const ChainOperand& operand) { return operand.four == Four::Piece; });
   if (any_piece && shape[counting.order.back()] % 4 == 0) {
-    chain.prologue_of_four = element + four_elements(operands, generated);
+    chain.prologue_of_four = element + four_elements(node, operands, generated);
   }
   return chain;
 }
 
-Tensor evaluate_reduce_chain(const EvaluateContext& ctx) {
+Tensor evaluate_reduce_chain(const EvaluateContext& ctx, size_t result) {
   Node chain = ctx.node();
+  chain.region.resize(chain.region.size() - chain.outputs.size() + result + 1);
+  chain.outputs = {ctx.node().outputs[result]};
   chain.op = "ew_region";
   chain.attributes.clear();
   std::vector<const Tensor*> inputs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions with an elementwise chain fused into them (Node::region): the node's inputs are the
-// chain's, and its last step is what is reduced. Only fusion makes such nodes, after every infer.
+// chain's, and its last steps are what is reduced, one for each output. Only fusion makes such
+// nodes, after every infer.
 #pragma once
 
 #include <string>
@@ -10,8 +11,11 @@
 
 namespace rlx {
 
-// operands[0..12] of the reduce kernel; the last one is the centre.
+// operands[0..12] of the reduce kernel; the last one is the centre. Outputs behind the first stand
+// in their places, from the last one on.
 constexpr size_t kMaxReduceOperands = 13;
+// Of a chain: what the kernel keeps for each of four rows fits into registers.
+constexpr size_t kMaxReduceResults = 4;
 
 // What the kernel reads instead of a tensor.
 struct ReduceChain {
@@ -21,9 +25,10 @@ struct ReduceChain {
   std::vector<TensorRef> operands;
   std::string
       macros;  // RLX_OPERAND_<k>(i): offset in operand k of the value's element i (by `value`)
-  std::string prologue;  // sets `value` from RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced)
-  // Sets value_x, value_y, value_z and value_w, those of this element and its next three; empty
-  // where rows or operands do not come in fours.
+  // Sets values[r] for each result r, from RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced).
+  std::string prologue;
+  // Sets values[4 * r + i], those of this element and its next three; empty where operands do not
+  // come in fours.
   std::string prologue_of_four;
   std::vector<bool> in_pieces;  // of each operand: prologue_of_four loads four neighbours at once
   uint64_t steps = 0;
@@ -32,7 +37,7 @@ struct ReduceChain {
 // Precondition: the node has a chain.
 ReduceChain reduce_chain(const LowerContext& ctx);
 
-// The result of the node's chain on host tensors.
-Tensor evaluate_reduce_chain(const EvaluateContext& ctx);
+// What output `result` of the node reduces, of its chain on host tensors.
+Tensor evaluate_reduce_chain(const EvaluateContext& ctx, size_t result);
 
 }  // namespace rlx

@@ -30,6 +30,7 @@ struct RowWay {
 // One form, asked of a Problem, which has
 //   const RowLoops& rows() const;
 //   uint32_t lane_elements() const;   neighbours that a thread of a row takes at once
+//   uint32_t columns() const;         neighbouring rows that a thread takes at once, by column
 //   RowChunks split(const OfferContext&, const RowPlan&) const;   a count of 1: in no chunks
 //   std::string whole_refusal(const RowPlan&) const;   why rows are not taken as a whole
 //   StepWork work(const RowWay&) const;   of all steps
@@ -37,7 +38,7 @@ struct RowWay {
 template <typename Problem, RowForm form>
 struct RowFormOf {
   static RowPlan plan(const Problem& problem) {
-    if (is_column(form)) return plan_side_by_side(problem.rows()).value();
+    if (is_column(form)) return plan_side_by_side(problem.rows(), problem.columns()).value();
     return plan_neighbours(loop_count(problem.rows().reduced), problem.lane_elements());
   }
   static RowWay way(const OfferContext& at, const Problem& problem) {

@@ -120,7 +120,7 @@ RowPlan plan_neighbours(const Dim& row_length, uint32_t elements_per_lane) {
   return {.by_column = false, .lanes = lanes, .rows = kThreads / lanes};
 }
 
-std::optional<RowPlan> plan_side_by_side(const RowLoops& loops) {
+std::optional<RowPlan> plan_side_by_side(const RowLoops& loops, uint32_t columns) {
   const int64_t reduced = loop_count(loops.reduced).bound();
   const int64_t kept = loop_count(loops.kept).bound();
   const auto inner_stride = [](const LoopDims& dims) {
@@ -128,18 +128,22 @@ std::optional<RowPlan> plan_side_by_side(const RowLoops& loops) {
   };
   const bool rows_are_strided = !loops.reduced.empty() && inner_stride(loops.reduced) != 1;
   if (!rows_are_strided || inner_stride(loops.kept) != 1 || kept <= 1) return std::nullopt;
-  const uint32_t rows = next_power_of_two(loops.kept.back().size.bound(), 32);
+  const uint32_t rows = next_power_of_two(loops.kept.back().size.bound() / columns, 32);
   const uint32_t lanes = next_power_of_two(reduced, kThreads / rows);
   // A short reduction leaves threads over: they take more rows.
-  const uint32_t wide = next_power_of_two(kept, kThreads / lanes);
-  return RowPlan{.by_column = true, .lanes = lanes, .rows = std::max(rows, wide)};
+  const uint32_t wide = next_power_of_two(kept / columns, kThreads / lanes);
+  return RowPlan{
+      .by_column = true, .lanes = lanes, .rows = std::max(rows, wide), .columns = columns};
 }
 
 std::string to_string(const RowPlan& plan) {
-  return plan.by_column ? std::to_string(plan.rows) + " neighbouring rows side by side, " +
-                              std::to_string(plan.lanes) + " threads deep"
-                        : std::to_string(plan.lanes) + " threads per row, " +
-                              std::to_string(plan.rows) + " rows per workgroup";
+  const std::string each =
+      plan.columns > 1 ? "times " + std::to_string(plan.columns) + " " : std::string();
+  return plan.by_column
+             ? std::to_string(plan.rows) + " " + each + "neighbouring rows side by side, " +
+                   std::to_string(plan.lanes) + " threads deep"
+             : std::to_string(plan.lanes) + " threads per row, " + std::to_string(plan.rows) +
+                   " rows per workgroup";
 }
 
 bool rows_divide(const OfferContext& at, const TensorRef& view, const RowLoops& loops,

@@ -55,17 +55,21 @@ std::string integer_text(const Dim& value);
 // How the threads of a workgroup divide into rows.
 //   Row: `lanes` neighbouring threads share a row; `rows` rows per workgroup.
 //   Column: `rows` neighbouring threads take neighbouring rows, so that loads coalesce over a
-//   strided reduction.
+//   strided reduction; each takes `columns` of them, which it loads at once.
 struct RowPlan {
   bool by_column = false;
   uint32_t lanes = 1;
   uint32_t rows = 1;
+  uint32_t columns = 1;
 
   [[nodiscard]] uint32_t threads() const { return lanes * rows; }
-  [[nodiscard]] Dim groups(const Dim& row_count) const { return ceil_div(row_count, rows); }
+  [[nodiscard]] Dim groups(const Dim& row_count) const {
+    return ceil_div(row_count, rows * columns);
+  }
 };
-// By column; none where the rows are not neighbours in memory, or each lies along it.
-std::optional<RowPlan> plan_side_by_side(const RowLoops& loops);
+// By column; none where the rows are not neighbours in memory, or each lies along it. `columns`
+// divides the count of rows that stand side by side.
+std::optional<RowPlan> plan_side_by_side(const RowLoops& loops, uint32_t columns = 1);
 // By row, of rows of at most `row_length`. `elements_per_lane`: how many neighbouring elements a
 // thread loads at once.
 RowPlan plan_neighbours(const Dim& row_length, uint32_t elements_per_lane);

@@ -22,8 +22,10 @@
 namespace rlx {
 namespace {
 
-// Below these the library's tiles are mostly empty, or its call costs more than the product.
+// Below these the library's tiles are mostly empty, or its call costs more than the product. Where
+// k is deep it divides that over the device, and fewer lines do.
 constexpr int64_t kLeastLines = 192;
+constexpr int64_t kLeastLinesOfDeep = 64;
 constexpr int64_t kLeastColumns = 64;
 constexpr int64_t kLeastDepth = 64;
 constexpr int64_t kDimLimit = std::numeric_limits<int32_t>::max();
@@ -110,8 +112,9 @@ std::string dtype_refusal(const Product& product) {
 }
 
 std::string size_refusal(const Product& product) {
-  if (product.m < kLeastLines || product.n < kLeastColumns || product.k < kLeastDepth) {
-    return "less than " + std::to_string(kLeastLines) + " lines, " + std::to_string(kLeastColumns) +
+  const int64_t lines = is_deep_sum(product) ? kLeastLinesOfDeep : kLeastLines;
+  if (product.m < lines || product.n < kLeastColumns || product.k < kLeastDepth) {
+    return "less than " + std::to_string(lines) + " lines, " + std::to_string(kLeastColumns) +
            " columns or a depth of " + std::to_string(kLeastDepth);
   }
   if (std::max<Dim>({product.m, product.n, product.k, element_count(product.batch)}) > kDimLimit)

@@ -36,6 +36,23 @@ bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
   return ctx.segment_of(operand.ref) == Segment::Weights;
 }
 
+// At each of a few sizes. Precondition: no refusal.
+std::vector<MmaProblem> problems_of(const OfferContext& at, const Product& product) {
+  const Pieces a = pieces_of(at, product.a, product.m, product.k, kLeastPieceBytes).value();
+  const Pieces b = pieces_of(at, product.b, product.n, product.k, kLeastPieceBytes).value();
+  const auto problem_at = [&](const SampledSizes& sampled) {
+    return MmaProblem{.m = sampled.value(product.m),
+                      .n = sampled.value(product.n),
+                      .k = product.k,
+                      .batches = sampled.value(batch_count(product)),
+                      .kind = kind_of(at, product.a.ref.dtype()),
+                      .a_by_line = a.by_line(),
+                      .b_by_line = b.by_line(),
+                      .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
+  };
+  return at_sampled_sizes({product.m, product.n, batch_count(product)}, problem_at);
+}
+
 }  // namespace
 
 std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
@@ -66,25 +83,17 @@ double mma_time(const OfferContext& at, const FusedProduct& fused) {
     const uint32_t bytes = pieces ? pieces->bytes : kLeastPieceBytes;
     return bytes == kWidestAccessBytes ? 1.0 : bytes > kLeastPieceBytes ? 1.5 : 3.0;
   };
-  return time * std::max(slowdown(product.a, product.m), slowdown(product.b, product.n));
+  const double slowed =
+      time * std::max(slowdown(product.a, product.m), slowdown(product.b, product.n));
+  if (kind_of(at, product.a.ref.dtype()) != MmaKind::Half || !is_deep_sum(product)) return slowed;
+  return std::max(slowed, choose_mma(problems_of(at, product), at.device()).microseconds);
 }
 
 bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   const Pieces a = pieces_of(ctx, product.a, product.m, product.k, kLeastPieceBytes).value();
   const Pieces b = pieces_of(ctx, product.b, product.n, product.k, kLeastPieceBytes).value();
-  const auto problem_at = [&](const SampledSizes& at) {
-    return MmaProblem{.m = at.value(product.m),
-                      .n = at.value(product.n),
-                      .k = product.k,
-                      .batches = at.value(batch_count(product)),
-                      .kind = kind_of(ctx, product.a.ref.dtype()),
-                      .a_by_line = a.by_line(),
-                      .b_by_line = b.by_line(),
-                      .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
-  };
-  const std::vector<MmaProblem> problems =
-      at_sampled_sizes({product.m, product.n, batch_count(product)}, problem_at);
+  const std::vector<MmaProblem> problems = problems_of(ctx, product);
   const MmaProblem problem = problems.front();
   const MmaChoice choice = choose_mma(problems, ctx.target().device);
   auto dispatch = ctx.dispatch<KernelId::matmul_mma>();

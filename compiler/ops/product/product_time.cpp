@@ -24,6 +24,11 @@ double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
   return std::max(computing, moving) + device.step_microseconds;
 }
 
+bool is_deep_sum(const Product& product) {
+  constexpr int64_t kLeast = 8192;
+  return product.k >= kLeast && product.a.line == 1 && product.b.line == 1;
+}
+
 std::vector<ProductWork> works_of(const OfferContext& at, const Product& product) {
   const Dim flops = flops_of(product);
   const Dim bytes = least_bytes(product);

@@ -24,6 +24,10 @@ struct ProductWork {
 double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
                          const ProductWork& work);
 
+// A sum over many places of what stands there side by side, as gradients of weights are: both
+// operands lie along m and n. It takes as long as they take to come through the cache.
+bool is_deep_sum(const Product& product);
+
 // The work of the product itself; of one with free sizes, that at each of a few (sampled_sizes.h).
 ProductWork work_of(const OfferContext& at, const Product& product);
 std::vector<ProductWork> works_of(const OfferContext& at, const Product& product);

@@ -128,6 +128,7 @@ struct Scan {
 
   [[nodiscard]] const RowLoops& rows() const { return loops; }
   [[nodiscard]] uint32_t lane_elements() const { return items; }
+  [[nodiscard]] static uint32_t columns() { return 1; }
   [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const;
   [[nodiscard]] std::string whole_refusal(const RowPlan&) const { return {}; }
   [[nodiscard]] StepWork work(const RowWay& way) const;

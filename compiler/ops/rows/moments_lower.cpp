@@ -41,6 +41,7 @@ struct MomentsStep {
 
   [[nodiscard]] const RowLoops& rows() const { return loops; }
   [[nodiscard]] uint32_t lane_elements() const { return width; }
+  [[nodiscard]] static uint32_t columns() { return 1; }
   [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const;
   [[nodiscard]] std::string whole_refusal(const RowPlan& plan) const;
   [[nodiscard]] StepWork work(const RowWay& way) const;

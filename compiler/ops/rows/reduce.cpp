@@ -183,11 +183,7 @@ int64_t evaluate_integers(std::string_view op, DType dtype, const std::vector<in
   return row.empty() ? 0 : static_cast<int64_t>(sum) / static_cast<int64_t>(row.size());
 }
 
-bool evaluate_reduce(EvaluateContext& ctx) {
-  const bool has_chain = !ctx.node().region.empty();
-  const Tensor chain = has_chain ? evaluate_reduce_chain(ctx) : Tensor{};
-  const Tensor& x = has_chain ? chain : ctx.input(0);
-  Tensor& y = ctx.output(0);
+bool evaluate_result(EvaluateContext& ctx, const Tensor& x, Tensor& y) {
   const std::optional<Ints> axes = reduced_axes(ctx, x.type.shape.size());
   if (!axes) return false;
   const RowOffsets offsets = row_offsets(x.type.shape, *axes);
@@ -211,6 +207,14 @@ bool evaluate_reduce(EvaluateContext& ctx) {
     }
   }
   return true;
+}
+
+bool evaluate_reduce(EvaluateContext& ctx) {
+  if (ctx.node().region.empty()) return evaluate_result(ctx, ctx.input(0), ctx.output(0));
+  bool good = true;
+  for (size_t r = 0; r < ctx.output_count(); ++r)
+    good = good && evaluate_result(ctx, evaluate_reduce_chain(ctx, r), ctx.output(r));
+  return good;
 }
 
 // ---- gradients ----

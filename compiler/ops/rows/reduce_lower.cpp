@@ -32,7 +32,8 @@ struct Pass {
 struct Place {
   TensorRef x;
   TensorRef y;
-  RowLoops loops;  // operand 0: x, operand 1: y
+  RowLoops loops;                    // operand 0: x, operand 1: y
+  std::vector<TensorRef> more = {};  // results behind the first, which stand as y does
   std::optional<TensorRef> center;
   std::optional<ReduceChain> chain = std::nullopt;  // x is its value
 };
@@ -143,14 +144,17 @@ Pass plain_pass(std::string_view op, DType dtype, const Dim& count) {
   return integer_sum(op, dtype, count);
 }
 
-std::string load_prologue(DType dtype) {
-  return "value = rlx_load_" + std::string(name_of(dtype)) +
-         "(p.operands[0], RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced));\n";
+std::string load_prologue(DType dtype, bool fours) {
+  const std::string name(name_of(dtype));
+  const std::string place = "(p.operands[0], RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced));\n";
+  if (!fours) return "values[0] = rlx_load_" + name + place;
+  return "const rlx_vec4 four = rlx_load4_" + name + place +
+         "values[0] = four.x;\nvalues[1] = four.y;\nvalues[2] = four.z;\nvalues[3] = four.w;\n";
 }
 
-std::string prologue_text(const Place& place, uint32_t width) {
-  if (!place.chain) return load_prologue(place.x.dtype());
-  return width == 4 ? place.chain->prologue_of_four : place.chain->prologue;
+std::string prologue_text(const Place& place, bool fours) {
+  if (!place.chain) return load_prologue(place.x.dtype(), fours);
+  return fours ? place.chain->prologue_of_four : place.chain->prologue;
 }
 
 std::string rows_text(const Place& place, const Pass& pass, const std::string& finish) {
@@ -206,6 +210,7 @@ Dim bytes_read(const Place& place) {
 void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, const RowPlan& plan,
                    const RowChunks& chunks, uint32_t width,
                    const std::optional<TensorRef>& partial) {
+  const bool fours = width == 4 || plan.columns == 4;
   constexpr uint32_t kOperands = offsetof(ReduceParams, operands);
   const Dim rows = loop_count(place.loops.kept);
   const Dim reduced = loop_count(place.loops.reduced);
@@ -229,25 +234,31 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_Y", std::string(name_of(place.y.dtype())))
       .define("RLX_PARTIAL", std::string(name_of(pass.partial)))
       .define("RLX_WIDTH", width)
+      .define("RLX_COLUMNS", plan.columns)
+      .define("RLX_RESULTS", 1 + place.more.size())
       .define("RLX_CENTERED", place.center ? 1 : 0)
       .generated("rows.inc", rows_text(place, pass, pass.finish))
       .define("RLX_FUSED", place.chain ? 1 : 0)
-      .generated("prologue.inc", prologue_text(place, width))
+      .generated("prologue.inc", prologue_text(place, fours))
       .grid(grid.x, grid.y, grid.z)
       .work(bytes, operations * rows * reduced)
       .reason(reason_text(place, plan, chunks));
   if (place.x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
-    const bool pieces = width > 1 && (!place.chain || place.chain->in_pieces[k]);
+    const bool pieces = fours && (!place.chain || place.chain->in_pieces[k]);
     dispatch.bind(kOperands + static_cast<uint32_t>(k * sizeof(rlx_ptr)), operands[k],
-                  AccessMode::Read, pieces ? width * element_bytes(operands[k].dtype()) : 0);
+                  AccessMode::Read, pieces ? 4 * element_bytes(operands[k].dtype()) : 0);
   }
   if (place.center)
     dispatch.bind(kOperands + 13 * sizeof(rlx_ptr), *place.center, AccessMode::Read);
   if (partial) {
     dispatch.write(&ReduceParams::partial, *partial);
-  } else {
-    dispatch.write(&ReduceParams::y, place.y);
+    return;
+  }
+  dispatch.write(&ReduceParams::y, place.y);
+  for (size_t r = 0; r < place.more.size(); ++r) {
+    dispatch.bind(kOperands + static_cast<uint32_t>((kMaxReduceOperands - 1 - r) * sizeof(rlx_ptr)),
+                  place.more[r], AccessMode::Write);
   }
 }
 
@@ -274,14 +285,34 @@ uint32_t chain_width(const Place& place) {
   return reduced[0].strides[0] == 1 && reduced[0].size.divides_by(4) && kept_in_fours ? 4 : 1;
 }
 
+// 4 where rows that stand side by side come in fours, as operands give them at once; else 1.
+uint32_t side_by_side_columns(const LowerContext& ctx, const Place& place) {
+  if (place.loops.kept.empty() || place.center) return 1;
+  const auto in_fours = [](const LoopDims& dims, size_t count) {
+    return std::all_of(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(count),
+                       [](const LoopDim& dim) { return dim.strides[0].divides_by(4); });
+  };
+  const LoopDims& kept = place.loops.kept;
+  const bool fits = kept.back().strides[0] == 1 && kept.back().size.divides_by(4) &&
+                    in_fours(kept, kept.size() - 1) &&
+                    in_fours(place.loops.reduced, place.loops.reduced.size());
+  if (!fits) return 1;
+  if (place.chain) return place.chain->prologue_of_four.empty() ? 1 : 4;
+  const DType dtype = place.x.dtype();
+  const bool loads = is_short_float(dtype) && ctx.alignment(place.x) >= 4 * element_bytes(dtype);
+  return loads ? 4 : 1;
+}
+
 // A pass as the table is asked of it.
 struct Reduction {
   const Pass& pass;
   const Place& place;
   uint32_t width;
+  uint32_t column_count;
 
   [[nodiscard]] const RowLoops& rows() const { return place.loops; }
   [[nodiscard]] uint32_t lane_elements() const { return width; }
+  [[nodiscard]] uint32_t columns() const { return column_count; }
   [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const {
     return split_reduction(place.loops, plan, width, at.device().full.reduce_groups);
   }
@@ -293,8 +324,10 @@ struct Reduction {
 StepWork Reduction::work(const RowWay& way) const {
   const auto kept = static_cast<uint64_t>(loop_count(place.loops.kept).bound());
   const auto chunks = static_cast<uint64_t>(way.chunks.count);
-  const uint64_t partial = chunks > 1 ? 2 * kept * chunks * element_bytes(pass.partial) : 0;
-  const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
+  const uint64_t results = 1 + place.more.size();
+  const uint64_t partial =
+      chunks > 1 ? 2 * results * kept * chunks * element_bytes(pass.partial) : 0;
+  const uint64_t operations = place.chain ? results + place.chain->steps : 1;
   const Dim bytes = bytes_read(place) + place.y.byte_range().length_bytes;
   return {
       .bytes = static_cast<uint64_t>(bytes.bound()) + partial,
@@ -307,13 +340,23 @@ bool Reduction::emit(LowerContext& ctx, const RowWay& way) const {
     return true;
   }
   const int64_t count = way.chunks.count;
-  const TensorRef partial = ctx.scratch(
-      {.dtype = pass.partial, .shape = {loop_count(place.loops.kept), count}}, "partial");
+  const Dim rows = loop_count(place.loops.kept);
+  const Dim results = static_cast<int64_t>(1 + place.more.size());
+  const TensorRef partial =
+      ctx.scratch({.dtype = pass.partial, .shape = {results, rows, count}}, "partial");
   dispatch_pass(ctx, pass, place, way.plan, way.chunks, width, partial);
   Pass last = pass;
   last.map = "(v)";
-  dispatch_pass(ctx, last, partial_place(place, partial, count), plan_neighbours(count, 1),
-                {.count = 1, .length = count}, 1, std::nullopt);
+  for (size_t r = 0; r < 1 + place.more.size(); ++r) {
+    TensorRef own = partial;
+    own.type.shape = {rows, count};
+    own.strides = dense_strides(own.type.shape);
+    own.offset_bytes += rows * (count * static_cast<int64_t>(r) * element_bytes(pass.partial));
+    Place second = partial_place(place, own, count);
+    if (r > 0) second.y = place.more[r - 1];
+    dispatch_pass(ctx, last, second, plan_neighbours(count, 1), {.count = 1, .length = count}, 1,
+                  std::nullopt);
+  }
   return true;
 }
 
@@ -323,7 +366,10 @@ bool emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
   const uint32_t width =
       place.chain ? chain_width(place) : vector_width(ctx, place.x, place.loops, 0);
   return lower_by_offers(ctx, std::span<const Offer<Reduction>>(kReduceOffers),
-                         Reduction{.pass = pass, .place = place, .width = width});
+                         Reduction{.pass = pass,
+                                   .place = place,
+                                   .width = width,
+                                   .column_count = side_by_side_columns(ctx, place)});
 }
 
 // The passes whose second one is centred on the result of the first.
@@ -376,6 +422,7 @@ bool lower_reduce(LowerContext& ctx) {
               .loops = {.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)},
               .center = std::nullopt,
               .chain = std::move(chain)};
+  for (size_t r = 1; r < ctx.node().outputs.size(); ++r) place.more.push_back(ctx.output(r));
   if (!centred) return emit_pass(ctx, plain_pass(op, x.dtype(), count), place);
   const CentredPasses passes = centred_passes(ctx, x.dtype(), count);
   Place center = place;

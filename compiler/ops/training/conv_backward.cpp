@@ -252,7 +252,7 @@ class PhasedGradient {
   }
 
   // [N, C, pixels..] of all phases whose numbers along the first axes are given: those of the next
-  // axis side by side.
+  // axis in turn.
   ValueId joined(std::vector<int64_t>& phases) {
     const size_t d = phases.size();
     if (d == rank_) return phase(phases);
@@ -263,10 +263,32 @@ class PhasedGradient {
       phases.pop_back();
     }
     if (parts.size() == 1) return *parts[0];
+    return d + 1 == rank_ ? pixels_in_turn(std::move(parts)) : lines_in_turn(std::move(parts), d);
+  }
+
+  // Along the last axis: as channels side by side, which they are in memory where channels are
+  // last.
+  ValueId pixels_in_turn(NodeBuilder::Inputs parts) {
+    const auto count = static_cast<int64_t>(parts.size());
     Shape shape = ctx_.shape(*parts[0]);
-    shape[2 + d] *= axes_[d].stride;
-    return ctx_.reshape(
-        ctx_.emit("stack", std::move(parts), {{"axis", static_cast<int64_t>(3 + d)}}), shape);
+    const ValueId beside = ctx_.emit("concat", std::move(parts), {{"axis", int64_t{1}}});
+    Shape split = shape;
+    split.insert(split.begin() + 1, count);
+    Ints order = axes_from(0, split.size());
+    order.erase(order.begin() + 1);
+    order.emplace_back(1);
+    shape.back() *= count;
+    return ctx_.reshape(ctx_.transpose(ctx_.reshape(beside, split), order), shape);
+  }
+
+  // Along another axis: each line of the next axis behind that of the phase before.
+  ValueId lines_in_turn(NodeBuilder::Inputs parts, size_t d) {
+    const auto count = static_cast<int64_t>(parts.size());
+    Shape shape = ctx_.shape(*parts[0]);
+    const ValueId lines =
+        ctx_.emit("concat", std::move(parts), {{"axis", static_cast<int64_t>(3 + d)}});
+    shape[2 + d] *= count;
+    return ctx_.reshape(lines, shape);
   }
 
   ValueId phase(const std::vector<int64_t>& phases) {
@@ -325,18 +347,34 @@ class PhasedGradient {
   ValueId filters_{};
 };
 
-// What each window sees, [N * places, C * taps]. Windows of one tap that read no pads are pixels.
-ValueId columns_of(RewriteContext& ctx, const Forward& conv) {
+// Taps that windows get behind their last ones, so that lines of columns are a whole number of the
+// pieces that products load: images of few channels have windows of any size.
+int64_t extra_taps(const Forward& conv) {
+  constexpr int64_t kPiece = 8;
+  if (conv.window.taps() == 1 || conv.x[1].is_free()) return 0;
+  const int64_t last = conv.window.kernel.back();
+  const int64_t beside = static_cast<int64_t>(conv.x[1]) * conv.window.taps() / last;
+  return round_up(last, kPiece / std::gcd(kPiece, beside)) - last;
+}
+
+// The pixels under each window, [N * places, taps * C], of windows with `extra` taps more along the
+// last axis. Windows of one tap that read no pads are pixels.
+ValueId columns_of(RewriteContext& ctx, const Forward& conv, int64_t extra) {
   const size_t n = conv.window.rank;
   const Ints stride = list_of(ctx, "stride", n, 1);
-  const Ints pads = list_of(ctx, "pads", 2 * n, 0);
+  Ints pads = list_of(ctx, "pads", 2 * n, 0);
   const bool has_pads = std::ranges::any_of(pads, [](const Dim& pad) { return pad != 0; });
   if (conv.window.taps() > 1 || has_pads || has_free_sizes(conv.window)) {
+    const Ints dilation = list_of(ctx, "dilation", n, 1);
+    Shape kernel = spatial_of(conv.w);
+    kernel.back() += extra;
+    pads.back() += extra * dilation.back();
     return ctx.emit("im2col", {ctx.input(0)},
-                    {{"kernel", spatial_of(conv.w)},
+                    {{"kernel", kernel},
                      {"stride", stride},
                      {"pads", pads},
-                     {"dilation", list_of(ctx, "dilation", n, 1)}});
+                     {"dilation", dilation},
+                     {"layout", std::string("pixels")}});
   }
   ValueId pixels = ctx.input(0);
   if (!conv.window.is_pointwise()) {
@@ -351,15 +389,29 @@ ValueId columns_of(RewriteContext& ctx, const Forward& conv) {
   return ctx.reshape(ctx.turn(planes), {conv.x[0] * places, conv.x[1]});
 }
 
-// dw [Co, C * taps] as dy [Co, N * places] times the columns of x's windows.
+// dw as dy [Co, N * places] times the columns of x's windows: [Co, taps * C], turned.
 ValueId weight_by_columns(RewriteContext& ctx, const Forward& conv) {
   const Dim places = conv.window.out_count();
-  const ValueId columns = columns_of(ctx, conv);
+  const int64_t extra = extra_taps(conv);
+  const ValueId columns = columns_of(ctx, conv, extra);
   const ValueId planes = ctx.reshape(ctx.input(1), {conv.x[0], conv.w[0], places});
   const ValueId dy = ctx.reshape(ctx.transpose(planes, {1, 0, 2}), {conv.w[0], conv.x[0] * places});
-  return ctx.reshape(ctx.emit("matmul", {dy, columns},
-                              {{"out_dtype", std::string(name_of(ctx.dtype(ctx.input(0))))}}),
-                     conv.w);
+  const ValueId product = ctx.emit("matmul", {dy, columns},
+                                   {{"out_dtype", std::string(name_of(ctx.dtype(ctx.input(0))))}});
+  Shape taps = {conv.w[0]};
+  taps.insert(taps.end(), conv.w.begin() + 2, conv.w.end());
+  taps.back() += extra;
+  taps.push_back(conv.w[1]);
+  ValueId dw = ctx.reshape(product, taps);
+  const auto last = static_cast<int64_t>(taps.size()) - 2;
+  if (extra > 0) {
+    dw = ctx.emit("narrow", {dw},
+                  {{"axis", last}, {"start", int64_t{0}}, {"len", conv.window.kernel.back()}});
+  }
+  Ints order = axes_from(0, taps.size());
+  order.insert(order.begin() + 1, last + 1);
+  order.pop_back();
+  return ctx.transpose(dw, order);
 }
 
 // [N, g * c, s..] as [c, g * N, s..]: images become channels.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool_backward and mean_pool_backward (ops.md 16.6): each dy to the place of its window's
-// first maximum, or spread over the taps that were counted.
+// first maximum, or spread over the taps that were counted. Maxima of small windows have a kernel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "compiler/ops/lowering/places.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/vision/pool_offers.h"
 
 namespace rlx {
 namespace {
@@ -184,6 +185,15 @@ ValueId numbers(RewriteContext& ctx, const Shape& x, DType index) {
   return ctx.reshape(line, plane);
 }
 
+// Each pixel then looks at all taps of the windows that read it, which is less than sorting
+// indices.
+constexpr int64_t kMostGatheredTaps = 32;
+
+// The kernel takes such a node as it is.
+bool is_gathered(const NodeContext& ctx, const Window& window) {
+  return !ctx.has_input(2) && !tiles(window) && window.taps() <= kMostGatheredTaps;
+}
+
 void decompose_max(RewriteContext& ctx, const Shape& x, const Window& window) {
   const DType dtype = ctx.dtype(ctx.input(0));
   ValueId indices{};
@@ -277,12 +287,19 @@ bool decompose_pool_backward(RewriteContext& ctx) {
   const Shape x = ctx.shape(ctx.node().outputs[0]);
   const std::optional<Window> window = window_of(ctx, x, ctx.shape(ctx.input(is_max(ctx) ? 1 : 0)));
   if (!window) return false;
+  if (is_max(ctx) && is_gathered(ctx, *window)) return true;
   if (is_max(ctx)) {
     decompose_max(ctx, x, *window);
   } else {
     decompose_mean(ctx, x, *window);
   }
   return true;
+}
+
+bool lower_pool_backward(LowerContext& ctx) {
+  const std::optional<Window> window =
+      window_of(ctx, ctx.input_type(0).shape, ctx.input_type(1).shape);
+  return window && lower_max_pool_gradient(ctx, *window);
 }
 
 constexpr AttrSpec pool_list(std::string_view name, double minimum, bool required = false) {
@@ -318,7 +335,10 @@ constexpr std::array kPoolBackwardOps = {
           .infer = infer_pool_backward,
           .evaluate = evaluate_pool_backward,
           .decompose = decompose_pool_backward,
-          .optional_inputs = kMaxOptional},
+          .lower = lower_pool_backward,
+          .optional_inputs = kMaxOptional,
+          .reads_strides = true,
+          .any_layout = true},
     OpDef{.name = "mean_pool_backward",
           .signature = "mean_pool_backward(dy; x_shape, kernel, stride, pads, dilation, "
                        "ceil_mode=false, count_include_pad=false, divisor_override=0) -> dx",

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // im2col and its adjoint col2im (ops.md 9.4), over one to three spatial dims.
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "compiler/ops/lowering/conv_window.h"
@@ -16,18 +18,30 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Both sides of the two ops: an image [N, C, spatial..] and columns, [N * places, C * taps] or
-// [N, C * taps, places].
+// In the order of the words of `layout`: [N * places, C * taps], [N, C * taps, places] and
+// [N * places, taps * C].
+enum class ColumnLayout : uint8_t { Rows, Unfold, Pixels };
+constexpr std::string_view kLayouts[] = {"rows", "unfold", "pixels"};
+
+// The OpDefs admit no other word.
+ColumnLayout layout_of(const NodeContext& ctx) {
+  const std::string text = ctx.attrs().text("layout");
+  return static_cast<ColumnLayout>(std::find(std::begin(kLayouts), std::end(kLayouts), text) -
+                                   std::begin(kLayouts));
+}
+
+// Both sides of the two ops: an image [N, C, spatial..] and columns.
 struct Columns {
   Window window;
   Dim images = 0;
   Dim channels = 0;
-  bool rows = true;
+  ColumnLayout layout = ColumnLayout::Rows;
 
+  [[nodiscard]] bool rows() const { return layout != ColumnLayout::Unfold; }
   [[nodiscard]] Dim places() const { return window.out_count(); }
   [[nodiscard]] Dim depth() const { return channels * window.taps(); }
   [[nodiscard]] Shape shape() const {
-    return rows ? Shape{images * places(), depth()} : Shape{images, depth(), places()};
+    return rows() ? Shape{images * places(), depth()} : Shape{images, depth(), places()};
   }
 };
 
@@ -52,10 +66,7 @@ std::optional<Columns> columns_of_image(NodeContext& ctx, const Shape& x) {
   }
   const std::optional<Window> window = window_over(ctx, Shape(x.begin() + 2, x.end()));
   if (!window) return std::nullopt;
-  return Columns{.window = *window,
-                 .images = x[0],
-                 .channels = x[1],
-                 .rows = ctx.attrs().text("layout") == "rows"};
+  return Columns{.window = *window, .images = x[0], .channels = x[1], .layout = layout_of(ctx)};
 }
 
 bool infer_im2col(InferContext& ctx) {
@@ -77,7 +88,9 @@ void for_each_pair(const Columns& columns, const Visit& visit) {
   for (int64_t plane = 0; plane < planes; ++plane) {
     for (int64_t tap = 0; tap < window.taps(); ++tap) {
       const int64_t image = plane / channels;
-      const int64_t line = plane % channels * window.taps() + tap;
+      const int64_t channel = plane % channels;
+      const int64_t line = columns.layout == ColumnLayout::Pixels ? tap * channels + channel
+                                                                  : channel * window.taps() + tap;
       for (int64_t place = 0; place < places; ++place) {
         int64_t tap_rest = tap;
         int64_t rest = place;
@@ -96,8 +109,8 @@ void for_each_pair(const Columns& columns, const Visit& visit) {
         }
         if (!inside) continue;
         visit(static_cast<size_t>(plane * window.in_count() + offset),
-              static_cast<size_t>(columns.rows ? (image * places + place) * depth + line
-                                               : (image * depth + line) * places + place));
+              static_cast<size_t>(columns.rows() ? (image * places + place) * depth + line
+                                                 : (image * depth + line) * places + place));
       }
     }
   }
@@ -124,21 +137,21 @@ std::optional<Columns> columns_of_node(NodeContext& ctx, const Shape& given) {
   const Ints out = ctx.attrs().integers("out_hw");
   const std::optional<Window> window = window_over(ctx, out);
   if (!window) return std::nullopt;
-  Columns columns{.window = *window, .rows = ctx.attrs().text("layout") == "rows"};
-  const size_t rank = columns.rows ? 2 : 3;
+  Columns columns{.window = *window, .layout = layout_of(ctx)};
+  const size_t rank = columns.rows() ? 2 : 3;
   const Dim lines = given.size() == rank ? given[1] : Dim(-1);
   const bool whole = lines >= 0 && lines.divides_by(window->taps()) &&
-                     (!columns.rows || given[0].divides_by(columns.places()));
+                     (!columns.rows() || given[0].divides_by(columns.places()));
   if (whole) {
-    columns.images = columns.rows ? given[0] / columns.places() : given[0];
+    columns.images = columns.rows() ? given[0] / columns.places() : given[0];
     columns.channels = lines / window->taps();
     if (columns.shape() == given) return columns;
   }
   const std::string taps = "C * " + std::to_string(window->taps());
   const std::string places = to_string(columns.places());
   ctx.fail(DiagCode::BadShape, "columns are " + to_string(given) + "; wanted " +
-                                   (columns.rows ? "[N * " + places + ", " + taps + "]"
-                                                 : "[N, " + taps + ", " + places + "]"));
+                                   (columns.rows() ? "[N * " + places + ", " + taps + "]"
+                                                   : "[N, " + taps + ", " + places + "]"));
   return std::nullopt;
 }
 
@@ -187,9 +200,20 @@ void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& column
   define_window(dispatch, columns.window);
   dispatch.size("RLX_CHANNELS", columns.channels)
       .size("RLX_IMAGES", columns.images)
-      .define("RLX_AS_ROWS", columns.rows ? 1 : 0)
+      .define("RLX_AS_ROWS", columns.rows() ? 1 : 0)
+      .define("RLX_BY_TAPS", columns.layout == ColumnLayout::Pixels ? 1 : 0)
       .define("RLX_LINEAR", index_type(IndexUse::Linear, count.range().most + kThreads))
       .workgroup({kThreads, 1, 1});
+}
+
+// `pack` neighbours of a line are neighbouring channels of a pixel, aligned as one access wants.
+bool loads_packs(const LowerContext& ctx, const Columns& columns, const TensorRef& x,
+                 int64_t pack) {
+  bool fits = columns.layout == ColumnLayout::Pixels && pack > 1 && x.strides[1] == 1 &&
+              columns.channels.divides_by(pack) && ctx.alignment(x) >= 16;
+  for (size_t d = 0; d < x.strides.size(); ++d)
+    fits = fits && (d == 1 || x.strides[d].divides_by(pack));
+  return fits;
 }
 
 bool lower_im2col(LowerContext& ctx) {
@@ -203,6 +227,7 @@ bool lower_im2col(LowerContext& ctx) {
   const int64_t pack = 16 / bytes;
   const bool packs = (bytes == 2 || bytes == 4) && count.divides_by(pack) && ctx.alignment(y) >= 16;
   const int64_t width = packs ? pack : 1;
+  const bool whole = loads_packs(ctx, *columns, x, width);
   auto dispatch = ctx.dispatch<KernelId::im2col>();
   define_columns(dispatch, *columns, count);
   const std::array<Dim, kSpatialDims> spatial = spatial_strides(x.strides);
@@ -214,11 +239,12 @@ bool lower_im2col(LowerContext& ctx) {
       .size("RLX_IMAGE_W", spatial[2])
       .define("RLX_X_BYTES", bytes)
       .define("RLX_WIDTH", width)
+      .define("RLX_LOADS_PACKS", whole ? 1 : 0)
       .grid(split_grid(ceil_div(count / width, kThreads)))
       .work(x.byte_range().length_bytes + byte_size(y.type), 0)
-      .reason(std::to_string(width) + " elements per thread")
+      .reason(std::to_string(width) + " elements per thread" + (whole ? ", loaded at once" : ""))
       .write(&CopyParams::y, y, width > 1 ? 16 : 0);
-  if (element_count(x.shape()) > 0) dispatch.read(&CopyParams::x, x);
+  if (element_count(x.shape()) > 0) dispatch.read(&CopyParams::x, x, whole ? 16 : 0);
   return true;
 }
 
@@ -240,7 +266,6 @@ bool lower_col2im(LowerContext& ctx) {
   return true;
 }
 
-constexpr std::string_view kIm2colLayouts[] = {"rows", "unfold"};
 constexpr AttrSpec list_of(std::string_view name, double minimum, bool required) {
   return {.name = name,
           .type = AttrType::IntList,
@@ -249,10 +274,8 @@ constexpr AttrSpec list_of(std::string_view name, double minimum, bool required)
           .minimum = minimum,
           .maximum = kLargestInt};
 }
-constexpr AttrSpec kLayout = {.name = "layout",
-                              .type = AttrType::String,
-                              .default_text = "\"rows\"",
-                              .choices = kIm2colLayouts};
+constexpr AttrSpec kLayout = {
+    .name = "layout", .type = AttrType::String, .default_text = "\"rows\"", .choices = kLayouts};
 constexpr AttrSpec kIm2colAttrs[] = {list_of("kernel", 1, true), list_of("stride", 1, false),
                                      list_of("pads", 0, false), list_of("dilation", 1, false),
                                      kLayout};

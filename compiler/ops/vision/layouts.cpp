@@ -94,8 +94,8 @@ class LayoutChoice {
     return result;
   }
 
-  // Of a value that transposes and reshapes make of a dense one; nullopt for any other.
-  [[nodiscard]] std::optional<Strides> strides_of_view(ValueId id) const {
+  // The transposes and reshapes that a value has come through, the last one first.
+  [[nodiscard]] std::vector<NodeId> way_to(ValueId id) const {
     std::vector<NodeId> way;
     while (graph_.value(id).origin == ValueOrigin::Node) {
       const Node& node = graph_.node(*graph_.value(id).producer);
@@ -105,10 +105,34 @@ class LayoutChoice {
       way.push_back(*graph_.value(id).producer);
       id = *node.inputs[0];
     }
-    if (way.empty()) return std::nullopt;
-    std::optional<Strides> strides = dense_strides(graph_.value(id).type.shape);
+    return way;
+  }
+
+  // At the end of a way that a value of these strides goes; nullopt where it is copied on it.
+  [[nodiscard]] std::optional<Strides> strides_behind(const std::vector<NodeId>& way,
+                                                      std::optional<Strides> strides) const {
     for (size_t i = way.size(); i-- > 0 && strides;) strides = moved(graph_.node(way[i]), *strides);
     return strides;
+  }
+
+  // Of a value that transposes and reshapes make of a dense one; nullopt for any other.
+  [[nodiscard]] std::optional<Strides> strides_of_view(ValueId id) const {
+    const std::vector<NodeId> way = way_to(id);
+    if (way.empty()) return std::nullopt;
+    const ValueId from = *graph_.node(way.back()).inputs[0];
+    return strides_behind(way, dense_strides(graph_.value(from).type.shape));
+  }
+
+  // The value of which this one is a view that is stored channels last where that is: pixels and
+  // lines that stand in turn.
+  [[nodiscard]] std::optional<ValueId> same_layout_before(ValueId id) const {
+    const std::vector<NodeId> way = way_to(id);
+    if (way.empty()) return std::nullopt;
+    const ValueId from = *graph_.node(way.back()).inputs[0];
+    const Shape& shape = graph_.value(from).type.shape;
+    if (!has_pixels(shape)) return std::nullopt;
+    const std::optional<Strides> strides = strides_behind(way, channels_last_strides(shape));
+    return strides && has_strides(id, *strides) ? std::optional(from) : std::nullopt;
   }
 
   // Whether these are the strides of the value channels last.
@@ -146,6 +170,10 @@ class LayoutChoice {
     if (value.origin != ValueOrigin::Node) return;
     if (cuts(graph_.node(*value.producer))) {
       choose(*graph_.node(*value.producer).inputs[0]);
+      return;
+    }
+    if (const std::optional<ValueId> from = same_layout_before(id)) {
+      choose(*from);
       return;
     }
     const bool writes_so = writing_so_.contains(*value.producer);

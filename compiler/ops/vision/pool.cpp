@@ -255,8 +255,9 @@ std::string plane_index_type(const Window& window, const std::array<Dim, kSpatia
   return index_type(IndexUse::Offset, reach);
 }
 
-void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
-                 const Window& window, const TensorRef& x, PoolKind kind) {
+// What a pool and the gradient of one know alike: the windows over x.
+void define_windows(DispatchBuilder<PoolParams>& dispatch, const Window& window,
+                    const TensorRef& x) {
   const std::array<Dim, kSpatialDims> strides = spatial_strides(x.strides);
   define_window(dispatch, window);
   dispatch.size("RLX_END_D", window.end[0])
@@ -271,10 +272,16 @@ void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
       .size("RLX_X_W", strides[2])
       .size("RLX_PLANES", x.shape()[0] * x.shape()[1])
       .size("RLX_CHANNELS", x.shape()[1])
+      .define("RLX_MAY_BE_NAN", is_float(x.dtype()) ? 1 : 0);
+}
+
+void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
+                 const Window& window, const TensorRef& x, PoolKind kind) {
+  define_windows(dispatch, window, x);
+  dispatch.define("RLX_GRADIENT", 0)
       .define("RLX_KIND", static_cast<int64_t>(kind))
       .define("RLX_COUNT_PADS", ctx.attrs().flag("count_include_pad") ? 1 : 0)
       .define("RLX_DIVISOR", ctx.attrs().integer("divisor_override"))
-      .define("RLX_MAY_BE_NAN", is_float(x.dtype()) ? 1 : 0)
       .define("RLX_IDENTITY", identity_of(kind, x.dtype()))
       .define("RLX_WITH_INDICES", ctx.has_output(1) ? 1 : 0);
 }
@@ -468,6 +475,24 @@ bool lower_pool(LowerContext& ctx) {
       Pooling{.x = x, .y = y, .indices = indices, .window = *window, .kind = kind});
 }
 
+// ---- max_pool_backward ----
+
+// The widest access that x, dy and dx have in common.
+int64_t gradient_vector(const OfferContext& at, const TensorRef& x, const TensorRef& dy,
+                        const TensorRef& dx) {
+  const int64_t vector = channel_vector(at, x, dx);
+  return vector > 1 && has_channel_vectors(at, dy, vector) ? vector : 1;
+}
+
+void define_dy(DispatchBuilder<PoolParams>& dispatch, const TensorRef& dy) {
+  const std::array<Dim, kSpatialDims> strides = spatial_strides(dy.strides);
+  dispatch.size("RLX_DY_N", dy.strides[0])
+      .size("RLX_DY_C", dy.strides[1])
+      .size("RLX_DY_D", strides[0])
+      .size("RLX_DY_H", strides[1])
+      .size("RLX_DY_W", strides[2]);
+}
+
 // ---- global_pool ----
 
 std::string reduction_of(PoolKind kind) {
@@ -591,6 +616,46 @@ constexpr std::array kPoolOps = {
 };
 
 }  // namespace
+
+bool lower_max_pool_gradient(LowerContext& ctx, const Window& window) {
+  const TensorRef x = ctx.input(0);
+  const TensorRef dy = ctx.input(1);
+  const TensorRef dx = ctx.output(0);
+  const Dim count = element_count(dx.shape());
+  if (most_of({window.in_count(), window.out_count(), x.shape()[0] * x.shape()[1]}) > kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp, "a plane or the count of planes of x " +
+                                                 to_string(x.shape()) +
+                                                 " exceeds the kernel's 32-bit counts");
+  }
+  if (count == 0) return true;
+  const bool along_channels = !dx.dense() && dx.shape()[1] > 1 && dx.strides[1] == 1;
+  const int64_t vector = along_channels ? gradient_vector(ctx, x, dy, dx) : 1;
+  const Dim threads = count / vector;
+  const uint32_t alignment =
+      vector > 1 ? static_cast<uint32_t>(vector) * element_bytes(x.dtype()) : 0;
+  auto dispatch = ctx.dispatch<KernelId::pool>();
+  define_windows(dispatch, window, x);
+  define_dy(dispatch, dy);
+  define_result(dispatch, dx);
+  const Dim bytes = 2 * x.byte_range().length_bytes + dy.byte_range().length_bytes;
+  dispatch.define("RLX_GRADIENT", 1)
+      .define("RLX_KIND", static_cast<int64_t>(PoolKind::Max))
+      .define("RLX_CHANNELS_LAST", along_channels ? 1 : 0)
+      .define("RLX_WITH_INDICES", 0)
+      .define("RLX_LANES", 1)
+      .define("RLX_VECTOR", vector)
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, threads.range().most + kPoolThreads))
+      .workgroup({kPoolThreads, 1, 1})
+      .grid(split_grid(ceil_div(threads, kPoolThreads)))
+      .work(bytes, count * window.taps())
+      .reason("gradient of max: a thread per " +
+              (vector > 1 ? std::to_string(vector) + " channels of a pixel" : "pixel") +
+              (along_channels ? ", channels last" : ""))
+      .read(&PoolParams::x, x, alignment)
+      .write(&PoolParams::y, dx, alignment);
+  if (element_count(dy.shape()) > 0) dispatch.read(&PoolParams::indices, dy, alignment);
+  return true;
+}
 
 std::vector<std::string> pool_offer_names() {
   return offer_names(std::span<const Offer<Pooling>>(kPoolOffers));

@@ -80,6 +80,35 @@ bool are_descriptors(std::initializer_list<const void*> handles) {
 
 }  // namespace
 
+FakeGraph::~FakeGraph() {
+  for (const auto& body : bodies)
+    static_cast<void>(fake_objects().remove(body.get(), FakeKind::Graph));
+}
+
+CUresult FakeCuda::cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph graph,
+                                                  CUcontext, unsigned, unsigned) {
+  if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
+  *handle = ++reinterpret_cast<FakeGraph*>(graph)->conditions;
+  return CUDA_SUCCESS;
+}
+// Kernels do nothing here, so no condition is ever set and no body runs.
+CUresult FakeCuda::cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData*,
+                                     size_t count, CUgraphNodeParams* params) {
+  if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
+  auto* around = reinterpret_cast<FakeGraph*>(graph);
+  const CUDA_CONDITIONAL_NODE_PARAMS& conditional = params->conditional;
+  if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || conditional.size != 1 ||
+      conditional.handle == 0 || conditional.handle > around->conditions) {
+    misuse("a conditional node without a condition of its graph");
+    return kInvalidHandle;
+  }
+  around->bodies.push_back(std::make_unique<FakeGraph>());
+  fake_objects().add(around->bodies.back().get(), FakeKind::Graph, 0);
+  around->handed_out.push_back(reinterpret_cast<CUgraph>(around->bodies.back().get()));
+  params->conditional.phGraph_out = &around->handed_out.back();
+  return add_node(node, graph, dependencies, count, CU_GRAPH_NODE_TYPE_CONDITIONAL, [] {});
+}
 CUresult FakeCuda::cuGraphCreate(CUgraph* graph, unsigned) {
   auto* made = new FakeGraph;
   fake_objects().add(made, FakeKind::Graph, 0);

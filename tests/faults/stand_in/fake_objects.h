@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,7 +51,15 @@ struct FakeNode {
 };
 
 struct FakeGraph {
+  FakeGraph() = default;
+  ~FakeGraph();
+  FakeGraph(const FakeGraph&) = delete;
+  FakeGraph& operator=(const FakeGraph&) = delete;
+
   std::vector<std::unique_ptr<FakeNode>> nodes;
+  std::vector<std::unique_ptr<FakeGraph>> bodies;  // of conditional nodes
+  std::deque<CUgraph> handed_out;                  // their handles, as callers are given them
+  uint64_t conditions = 0;                         // made for its nodes
 };
 
 struct FakeExec {

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops and branches that stay control flow, as ops/control/region_form.h says. Their bodies are
+// graphs by themselves: every pass sees them (pass.cpp), and none reaches across their bounds.
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "compiler/passes/body_inliner.h"
+#include "schema/plan_regions.h"
+
+namespace rlx {
+namespace {
+
+// From here on a plan of the body's steps costs less than one of all trips': a trip by itself costs
+// a few microseconds, and unrolled ones are read, scheduled and kept on the device.
+constexpr int64_t kLeastTrips = 16;
+constexpr int64_t kLeastNodes = 512;  // of all trips
+// Of a branch: what it computes takes longer than to decide whether to.
+constexpr int64_t kHeavyNodes = 12;
+constexpr int64_t kHeavyElements = int64_t{1} << 20;
+// Stacked rows stand between two axes of their own.
+constexpr size_t kMostRowRank = 6;
+
+// What a body takes, with all that is inside it.
+struct BodySize {
+  int64_t nodes = 0;
+  int64_t elements = 0;  // of results and of weights that are read
+  bool can_be_region = true;
+};
+
+void add(BodySize& size, const BodySize& more, int64_t times) {
+  constexpr int64_t kEnough = std::numeric_limits<int32_t>::max();
+  size.nodes = std::min(kEnough, size.nodes + std::min(kEnough, more.nodes) * times);
+  size.elements = std::min(kEnough, size.elements + std::min(kEnough, more.elements) * times);
+  size.can_be_region = size.can_be_region && more.can_be_region;
+}
+
+int64_t most_trips(const Graph& graph, const Node& node) {
+  if (node.op == OpId::loop) return loop_form(node).max_iterations;
+  if (node.op == OpId::scan) return scan_form(graph, node).length;
+  if (node.op == OpId::while_) {
+    return AttributeReader(*find_op(node.op), node.attributes).integer("max_iterations");
+  }
+  return 1;
+}
+
+bool is_fixed(const Graph& graph, ValueId id) {
+  return !element_count(graph.value(id).type.shape).is_free() &&
+         std::ranges::none_of(graph.value(id).type.shape,
+                              [](const Dim& size) { return size.is_free(); });
+}
+
+int64_t elements_of(const Graph& graph, ValueId id) {
+  return element_count(graph.value(id).type.shape);
+}
+
+BodySize size_of(const Graph& body);
+
+BodySize size_of(const Graph& graph, const Node& node) {
+  const OpDef& op = *find_op(node.op);
+  // What draws random numbers draws others in each trip; a state is written once in a run.
+  BodySize size{.nodes = 1, .can_be_region = !op.seed_input && !op.has_effect};
+  for (const ValueId id : node.outputs) {
+    size.can_be_region = size.can_be_region && is_fixed(graph, id);
+    if (size.can_be_region) size.elements += elements_of(graph, id);
+  }
+  for (const std::optional<ValueId>& id : node.inputs) {
+    if (!id) continue;
+    size.can_be_region = size.can_be_region && is_fixed(graph, *id);
+    if (size.can_be_region && graph.value(*id).weight) size.elements += elements_of(graph, *id);
+  }
+  for (const auto& body : node.bodies) {
+    if (size.can_be_region) add(size, size_of(*body), most_trips(graph, node));
+  }
+  return size;
+}
+
+BodySize size_of(const Graph& body) {
+  BodySize size;
+  for (const NodeId id : body.order()) {
+    if (!size.can_be_region) break;
+    add(size, size_of(body, body.node(id)), 1);
+  }
+  return size;
+}
+
+bool has_small_rows(const Graph& body, size_t first) {
+  return std::all_of(body.outputs().begin() + static_cast<ptrdiff_t>(first), body.outputs().end(),
+                     [&body](ValueId id) {
+                       return body.value(id).type.shape.size() <= kMostRowRank &&
+                              elements_of(body, id) > 0;
+                     });
+}
+
+}  // namespace
+
+bool BodyInliner::has_free_sizes() const {
+  for (uint32_t i = 0; i < graph_.value_count(); ++i)
+    if (!is_fixed(graph_, ValueId(i))) return true;
+  return false;
+}
+
+bool BodyInliner::becomes_region(const Node& node, const BodyPlace& place) {
+  if (control_ == ControlFlow::Unrolled || place.active || node.op == OpId::call) return false;
+  const BodySize size = size_of(graph_, node);
+  if (!size.can_be_region) return false;
+  const bool is_asked = control_ == ControlFlow::Regions;
+  if (node.op == OpId::if_) {
+    if (known_truth(*node.inputs[0]) || node.outputs.empty()) return false;
+    return is_asked || size.nodes >= kHeavyNodes || size.elements >= kHeavyElements;
+  }
+  const int64_t trips = most_trips(graph_, node);
+  if (trips < 2 || trips > static_cast<int64_t>(kMaxRegionSteps) || node.outputs.empty())
+    return false;
+  if (node.op == OpId::loop) {
+    const LoopForm form = loop_form(node);
+    if (!has_small_rows(*node.bodies[0], 1 + form.carries)) return false;
+  }
+  if (node.op == OpId::scan) {
+    const ScanForm form = scan_form(graph_, node);
+    if (form.saves_trajectory || !has_small_rows(*node.bodies[0], form.carries)) return false;
+  }
+  return is_asked || (trips > kLeastTrips && size.nodes >= kLeastNodes);
+}
+
+std::optional<BodyValues> BodyInliner::expand_region(const Node& node, const BodyPlace& place) {
+  if (node.op == OpId::if_) return branch_region(node, place);
+  if (node.op == OpId::while_) return while_region(node, place);
+  if (node.op == OpId::loop) return loop_region(node, place);
+  return scan_region(node, place);
+}
+
+// Named apart from what stands for an unrolled loop, so that plans of both kinds can be compared.
+ValueId BodyInliner::word_of(ValueId flag_value, const std::string& path) {
+  const std::string word = path + ".word";
+  return emit("cast", {flag(flag_value, word)}, word, {{"to", std::string("i32")}});
+}
+
+std::optional<BodyInliner::Repeated> BodyInliner::repeat(Repeat what, const BodyPlace& place,
+                                                         const MakeTrip& make) {
+  Graph body;
+  const std::string name = graph_.fresh_name(place.path + ".loop");
+  body.name = graph_.name + "/" + name;
+  const auto add_input = [&body](const std::string& stem, const TensorType& type) {
+    const ValueId id =
+        body.add_value({.name = body.fresh_name(stem), .type = type, .origin = ValueOrigin::Input});
+    body.inputs.push_back(id);
+    return id;
+  };
+  const auto add_like = [&](ValueId outer) {
+    return add_input(graph_.value(outer).name, graph_.value(outer).type);
+  };
+  // A While carries its word as well, so that it is known after the last trip.
+  BodyInliner inner(module_, body, ControlFlow::Unrolled, diagnostics_);
+  inner.root_ = root_;
+  add_input("trip", {DType::i64, {}});
+  add_input("going", {DType::bool_, {}});
+  if (what.kind == RegionKind::While) add_like(*what.word);
+  BodyValues carries;
+  for (const ValueId id : what.carries) carries.push_back(add_like(id));
+  BodyValues shared;
+  BodyValues captured;
+  std::map<ValueId, ValueId> known;
+  for (const ValueId id : what.shared) {
+    const Value& value = graph_.value(id);
+    if (!known.contains(id)) {
+      // Weights are everybody's.
+      known[id] = value.weight ? body.weight_value(*value.weight, module_.weight(*value.weight))
+                               : add_like(id);
+      if (!value.weight) captured.push_back(id);
+    }
+    shared.push_back(known[id]);
+  }
+  // So that the graph around the body knows who reads a state.
+  inner.capture_state_ = [&](StateId state) {
+    captured.push_back(state_value(state));
+    return add_like(captured.back());
+  };
+  const std::optional<Trip> trip = make(inner, carries, shared);
+  if (!trip) return std::nullopt;
+  const bool carries_word = what.kind == RegionKind::While;
+  if (carries_word && !trip->word) what.kind = RegionKind::Counted;
+  const ValueId goes_on = trip->word ? *trip->word : inner.truth(what.kind == RegionKind::Counted);
+  body.add_output(goes_on);
+  if (carries_word) {
+    if (trip->word) {
+      body.add_output(*trip->word);
+    } else {
+      body.inputs.erase(body.inputs.begin() + kRegionFirstInput);
+    }
+  }
+  for (const ValueId id : trip->carries) body.add_output(id);
+  for (size_t i = 0; i < body.outputs().size(); ++i)
+    body.output_names.push_back("out" + std::to_string(i));
+
+  Node node{.name = name,
+            .op = "loop",
+            .inputs = {std::nullopt, what.word},
+            .outputs = {},
+            .attributes = {{"max_iterations", what.trips}},
+            .region = {},
+            .place = root_->place,
+            .source = root_->source};
+  if (what.kind == RegionKind::Counted) node.inputs = {number(what.trips), std::nullopt};
+  Repeated result;
+  const auto add_output = [&](const char* stem) {
+    node.outputs.push_back(graph_.add_value({.name = graph_.fresh_name(name + stem)}));
+    return node.outputs.back();
+  };
+  if (what.kind == RegionKind::While) {
+    node.inputs.emplace_back(what.word);
+    result.word = add_output(".word");
+  }
+  for (const ValueId id : what.carries) {
+    node.inputs.emplace_back(id);
+    result.carries.push_back(add_output(".carry"));
+  }
+  node.inputs.insert(node.inputs.end(), captured.begin(), captured.end());
+  node.captures = static_cast<uint32_t>(captured.size());
+  node.bodies = {std::make_shared<const Graph>(std::move(body))};
+  add(std::move(node));
+  return result;
+}
+
+// Each branch writes over what stands for the outputs, where it is taken.
+std::optional<BodyValues> BodyInliner::branch_region(const Node& node, const BodyPlace& place) {
+  const BodyValues inputs = inputs_from(node, 1);
+  const ValueId holds = flag(*node.inputs[0], place.path);
+  const ValueId other = emit("logical_not", {holds}, place.path);
+  BodyValues outputs;
+  for (const ValueId id : node.bodies[kThen]->outputs())
+    outputs.push_back(zeros(node.bodies[kThen]->value(id).type, place));
+  for (const size_t branch : {kThen, kElse}) {
+    const Graph& source = *node.bodies[branch];
+    BodyPlace inside{.path = branch == kThen ? "then" : "else", .shift = place.shift};
+    const auto made = repeat(
+        {.kind = RegionKind::Branch,
+         .trips = 1,
+         .word = word_of(branch == kThen ? holds : other, place.path),
+         .carries = outputs,
+         .shared = inputs},
+        place,
+        [&](BodyInliner& body, const BodyValues&, const BodyValues& shared) -> std::optional<Trip> {
+          StateWrites writes;
+          inside.writes = &writes;
+          std::optional<BodyValues> given = body.put(source, shared, inside);
+          if (!given) return std::nullopt;
+          return Trip{.word = {}, .carries = std::move(*given)};
+        });
+    if (!made) return std::nullopt;
+    outputs = made->carries;
+  }
+  return outputs;
+}
+
+std::optional<BodyValues> BodyInliner::while_region(const Node& node, const BodyPlace& place) {
+  const int64_t bound =
+      AttributeReader(*find_op(node.op), node.attributes).integer("max_iterations");
+  BodyValues carries = inputs_from(node, 0);
+  const BodyValues behind(carries.begin() + static_cast<ptrdiff_t>(node.outputs.size()),
+                          carries.end());
+  carries.resize(node.outputs.size());
+  StateWrites writes = *place.writes;
+  BodyPlace first = place;
+  first.path += ".first";
+  first.writes = &writes;
+  const std::optional<BodyValues> begins =
+      put(*node.bodies[kWhileCondition], joined(carries, behind), first);
+  if (!begins) return std::nullopt;
+  const std::optional<bool> known = known_truth(begins->front());
+  if (known && !*known) return carries;
+  const auto made = repeat(
+      {.kind = RegionKind::While,
+       .trips = bound,
+       .word = word_of(begins->front(), place.path),
+       .carries = carries,
+       .shared = behind},
+      place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
+        StateWrites inner_writes;
+        const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &inner_writes};
+        std::optional<Trip> trip;
+        std::optional<BodyValues> next =
+            body.put(*node.bodies[kWhileBody], joined(now, shared), inside);
+        if (!next) return trip;
+        const std::optional<BodyValues> on =
+            body.put(*node.bodies[kWhileCondition], joined(*next, shared), inside);
+        if (!on) return trip;
+        if (body.known_truth(on->front()).value_or(false)) {
+          fail_endless(node, bound);
+          return trip;
+        }
+        const ValueId word = body.word_of(on->front(), "trip");
+        trip = Trip{.word = word, .carries = std::move(*next)};
+        return trip;
+      });
+  if (!made) return std::nullopt;
+  return told_at_bound(made->carries, flag(*made->word, place.path), place);
+}
+
+std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyPlace& place) {
+  const LoopForm form = loop_form(node);
+  const BodyValues behind = inputs_from(node, own_input_count(node));
+  const std::optional<ValueId> trips = trip_count(node, place);
+  const Tensor* known = trips ? known_.find(module_, graph_, *trips) : nullptr;
+  const bool is_asked = trips && known == nullptr;
+  const bool is_counted = known != nullptr && known->integers.front() <= form.max_iterations;
+  const int64_t last = is_counted ? known->integers.front() : form.max_iterations;
+  // The run may end it before, or it may want to go on behind its bound.
+  Going going;
+  const std::string begins = place.path + ".word";
+  if (node.inputs[kLoopCondition]) go_on(going, *node.inputs[kLoopCondition], begins);
+  if (is_asked) going.holds = both(going.holds, emit("gt", {trips, number(0)}, begins), begins);
+  BodyValues carries;
+  for (size_t i = 0; i < form.carries; ++i) carries.push_back(*node.inputs[kLoopFirstCarry + i]);
+  for (size_t i = 0; i < form.rows; ++i) {
+    carries.push_back(
+        empty_rows(node.bodies[0]->value(node.bodies[0]->outputs()[1 + form.carries + i]).type,
+                   form.max_iterations, place));
+  }
+  // Which trip it is, where anybody asks.
+  const bool has_index =
+      reads_first_input(*node.bodies[0]) || form.rows > 0 || form.has_count || is_asked;
+  if (has_index) carries.push_back(number(0));
+  Repeated made{.word = {}, .carries = carries};
+  if (!going.has_ended && last > 0) {
+    Repeat what{.kind = RegionKind::While,
+                .trips = last,
+                .word = word_of(going.holds.value_or(truth(true)), place.path),
+                .carries = carries,
+                .shared = behind};
+    if (is_asked) what.shared.push_back(*trips);
+    const auto repeated = repeat(
+        std::move(what), place,
+        [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
+          StateWrites writes;
+          const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &writes};
+          const ValueId index = has_index ? now.back() : body.number(0);
+          BodyValues own(now.begin(), now.begin() + static_cast<ptrdiff_t>(form.carries));
+          const BodyValues captured(shared.begin(),
+                                    shared.begin() + static_cast<ptrdiff_t>(behind.size()));
+          std::optional<Trip> trip;
+          const std::optional<BodyValues> given = body.put(
+              *node.bodies[0], joined(joined({index, body.truth(true)}, own), captured), inside);
+          if (!given) return trip;
+          const ValueId next =
+              has_index ? body.emit("add", {index, body.number(1)}, "trip") : index;
+          BodyValues result(given->begin() + 1,
+                            given->begin() + 1 + static_cast<ptrdiff_t>(form.carries));
+          for (size_t i = 0; i < form.rows; ++i) {
+            result.push_back(body.with_row(now[form.carries + i], given->at(1 + form.carries + i),
+                                           index, "trip"));
+          }
+          if (has_index) result.push_back(next);
+          Going goes;
+          body.go_on(goes, given->front(), "trip");
+          if (is_asked)
+            goes.holds =
+                body.both(goes.holds, body.emit("lt", {next, shared.back()}, "trip"), "trip");
+          if (goes.has_ended) goes.holds = body.truth(false);
+          trip = Trip{.word = {}, .carries = std::move(result)};
+          // A loop that its count alone ends, once it has begun, has no word.
+          if (goes.holds || going.holds)
+            trip->word = body.word_of(goes.holds.value_or(body.truth(true)), "trip");
+          return trip;
+        });
+    if (!repeated) return std::nullopt;
+    made = *repeated;
+  }
+  const bool is_over = going.has_ended || is_counted;
+  if (!is_over && !made.word) return fail_endless(node, last);
+  BodyValues outputs(made.carries.begin(),
+                     made.carries.begin() + static_cast<ptrdiff_t>(form.carries));
+  for (size_t i = 0; i < form.rows; ++i)
+    outputs.push_back(rows_on_axis(made.carries[form.carries + i], 0, place));
+  if (form.has_count) outputs.push_back(made.carries.back());
+  if (is_over) return outputs;
+  return told_at_bound(std::move(outputs), flag(*made.word, place.path), place);
+}
+
+std::optional<BodyValues> BodyInliner::scan_region(const Node& node, const BodyPlace& place) {
+  const ScanForm form = scan_form(graph_, node);
+  const BodyValues inputs = inputs_from(node, 0);
+  BodyValues carries(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(form.carries));
+  for (size_t i = 0; i < form.stacked; ++i) {
+    carries.push_back(
+        empty_rows(node.bodies[0]->value(node.bodies[0]->outputs()[form.carries + i]).type,
+                   form.length, place));
+  }
+  // Which step it is, where anybody asks.
+  const bool has_step = form.sliced + form.stacked > 0;
+  if (has_step) carries.push_back(number(form.step_at(0)));
+  const auto made = repeat(
+      {.kind = RegionKind::Counted,
+       .trips = form.length,
+       .word = {},
+       .carries = carries,
+       .shared = {inputs.begin() + static_cast<ptrdiff_t>(form.carries), inputs.end()}},
+      place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
+        StateWrites writes;
+        const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &writes};
+        const ValueId step = now.back();  // where it is carried
+        BodyValues arguments(now.begin(), now.begin() + static_cast<ptrdiff_t>(form.carries));
+        for (size_t i = 0; i < shared.size(); ++i) {
+          const bool is_sliced = i >= form.shared && i < form.shared + form.sliced;
+          arguments.push_back(
+              is_sliced ? body.row_at(shared[i], form.x_axes[i - form.shared], step, "trip")
+                        : shared[i]);
+        }
+        std::optional<Trip> trip;
+        std::optional<BodyValues> given = body.put(*node.bodies[0], arguments, inside);
+        if (!given) return trip;
+        for (size_t i = 0; i < form.stacked; ++i) {
+          ValueId& row = given->at(form.carries + i);
+          row = body.with_row(now[form.carries + i], row, step, "trip");
+        }
+        if (has_step)
+          given->push_back(body.emit("add", {step, body.number(form.reverse ? -1 : 1)}, "trip"));
+        trip = Trip{.word = {}, .carries = std::move(*given)};
+        return trip;
+      });
+  if (!made) return std::nullopt;
+  BodyValues outputs(made->carries.begin(),
+                     made->carries.begin() + static_cast<ptrdiff_t>(form.carries));
+  for (size_t i = 0; i < form.stacked; ++i)
+    outputs.push_back(rows_on_axis(made->carries[form.carries + i], form.y_axes[i], place));
+  return outputs;
+}
+
+ValueId BodyInliner::empty_rows(const TensorType& row, int64_t trips, const BodyPlace& place) {
+  TensorType type = row;
+  type.shape.insert(type.shape.begin(), {Dim(1), Dim(trips)});
+  return zeros(type, place);
+}
+
+ValueId BodyInliner::with_row(ValueId rows, ValueId row, ValueId index, const std::string& path) {
+  Shape shape = graph_.value(row).type.shape;
+  shape.insert(shape.begin(), {Dim(1), Dim(1)});
+  const ValueId line = emit("reshape", {row}, path, {{"shape", Ints(shape.begin(), shape.end())}});
+  return emit("kv_append", {rows, line, index}, path, {{"axis", int64_t{1}}});
+}
+
+ValueId BodyInliner::rows_on_axis(ValueId rows, int64_t axis, const BodyPlace& place) {
+  const Shape& shape = graph_.value(rows).type.shape;
+  const Ints side_by_side(shape.begin() + 1, shape.end());
+  ValueId result = emit("reshape", {rows}, place.path, {{"shape", side_by_side}});
+  if (axis == 0) return result;
+  Ints order;
+  for (int64_t i = 1; i <= axis; ++i) order.push_back(i);
+  order.push_back(0);
+  for (size_t i = order.size(); i < side_by_side.size(); ++i)
+    order.push_back(static_cast<int64_t>(i));
+  return emit("transpose", {result}, place.path, {{"perm", order}});
+}
+
+ValueId BodyInliner::row_at(ValueId whole, int64_t axis, ValueId index, const std::string& path) {
+  return emit("gather", {whole, index}, path, {{"axis", axis}, {"checked", false}});
+}
+
+}  // namespace rlx
