@@ -112,7 +112,7 @@ class DispatchBuilder {
     step_.in_place_input = input;
     return *this;
   }
-  // The only output may be the new value of this state (see Step::in_place_states).
+  // An output may be the new value of this state (see Step::in_place_states).
   DispatchBuilder& allow_in_place_state(BufferId state) {
     step_.in_place_states.push_back(state);
     return *this;

@@ -219,7 +219,7 @@ struct Step {
   // Input buffer whose bytes the (only) output may take over: the step reads each element before
   // the same thread writes it.
   std::optional<BufferId> in_place_input;
-  // The same of states that are inputs, where the output becomes their new value.
+  // The same of states that are inputs, where an output becomes their new value.
   std::vector<BufferId> in_place_states = {};
   // None or one: another way to do the same, for a tuner to decide on. It reads and writes what
   // this step does; a library's workspace is this step's alone.
