@@ -235,7 +235,8 @@ TEST_CASE("attention_on_cooperative_matrices_has_the_largest_tiles_where_they_fi
         Tiling{sizes(11, 33, 70, 32), 4, 32, 32, 1}, Tiling{sizes(11, 33, 70, 16), 4, 16, 64, 1},
         Tiling{sizes(11, 33, 70, 40), 4, 16, 64, 1}, Tiling{sizes(11, 33, 70, 160), 4, 16, 32, 1},
         Tiling{sizes(11, 33, 70, 256), 4, 16, 16, 1}, Tiling{sizes(11, 17, 520, 64), 8, 16, 64, 2},
-        Tiling{sizes(23, 9, 520, 64), 8, 16, 32, 2}}) {
+        Tiling{sizes(23, 9, 520, 64), 8, 16, 32, 2}, Tiling{sizes(1, 300, 300, 64), 4, 16, 64, 2},
+        Tiling{sizes(1, 300, 60, 64), 1, 16, 32, 1}}) {
     OneNode node = mma_attention(wanted.sizes);
     node.target = "vulkan-nvidia";
     const Program program = lower(node);
