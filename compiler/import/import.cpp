@@ -14,6 +14,7 @@
 #include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/import/reference_ir/graph_reader.h"
 #include "compiler/import/state_inputs.h"
+#include "schema/plan_header.h"
 
 namespace rlx {
 namespace {
@@ -141,6 +142,23 @@ bool is_same_folder(const std::string& a, const std::string& b) {
   return std::filesystem::equivalent(folder_of(a), folder_of(b), error);
 }
 
+void refuse_format(const GraphBytes& bytes, const std::string& file, Diagnostics& diagnostics) {
+  const auto* const text = reinterpret_cast<const char*>(bytes.bytes.data());
+  if (std::string_view(text, bytes.bytes.size())
+          .starts_with(std::string_view(kPlanMagic, sizeof kPlanMagic))) {
+    diagnostics.error(DiagCode::FileFormat, {file, ""}, "the file is a plan, wanted a model",
+                      "rlxrun runs a plan, rlxc inspect shows it; to compile anew (for other "
+                      "targets or dims, or with --embed) give the model that it was made of");
+    return;
+  }
+  diagnostics.error(
+      DiagCode::FileFormat, {file, ""},
+      bytes.bytes.empty() ? "the file is empty" : "the file is not a graph that rlx reads",
+      "graph files are JSON (.json, beginning with '{'), flatbuffers (.rlxg, with \"RLXG\" at "
+      "byte 4), ONNX models (.onnx) or language models (.gguf, beginning with \"GGUF\", or a "
+      "folder with config.json and safetensors)");
+}
+
 }  // namespace
 
 std::optional<GraphFormat> detect_format(std::span<const std::byte> bytes) {
@@ -181,13 +199,7 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
       return std::nullopt;
     return graph;
   }
-  diagnostics.error(
-      DiagCode::FileFormat, {file, ""},
-      bytes.bytes.empty() ? "the file is empty" : "the file is not a graph that rlx reads",
-      "graph files are JSON (.json, beginning with '{'), flatbuffers (.rlxg, with \"RLXG\" at "
-      "byte 4), ONNX models (.onnx) or language models (.gguf, beginning with \"GGUF\", or a "
-      "folder with "
-      "config.json and safetensors)");
+  refuse_format(bytes, file, diagnostics);
   return std::nullopt;
 }
 

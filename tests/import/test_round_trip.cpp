@@ -168,6 +168,9 @@ TEST_CASE("convert refuses an unknown form and what is no graph") {
                    DiagCode::FileFormat, "the file is empty");
   check_only_error(errors_of(folder.write("x.bin", "\x07\x07"), folder.path("b.json")),
                    DiagCode::FileFormat, "the file is not a graph that rlx reads");
+  check_only_error(errors_of(folder.write("a.plan", std::string("RLXPLAN\0 and more", 17)),
+                             folder.path("b.json")),
+                   DiagCode::FileFormat, "the file is a plan, wanted a model");
 }
 
 }  // namespace
