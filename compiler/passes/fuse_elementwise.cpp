@@ -51,20 +51,26 @@ JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& re
     if (found == joined.inputs.end()) joined.inputs.emplace_back(id);
     return index;
   };
-  const ValueId inner = producer.outputs[0];
+  const std::vector<RegionStep> first = chain_of(graph, producer);
+  // Of the producer's steps the one whose result this is: results are the last steps.
+  const auto step_of = [&](ValueId id) -> std::optional<uint32_t> {
+    const auto found = std::find(producer.outputs.begin(), producer.outputs.end(), id);
+    if (found == producer.outputs.end()) return std::nullopt;
+    return static_cast<uint32_t>(first.size() -
+                                 static_cast<size_t>(producer.outputs.end() - found));
+  };
   for (const auto& input : producer.inputs) input_index(*input);
   for (const auto& input : reader.inputs) {
-    if (*input != inner) input_index(*input);
+    if (!step_of(*input)) input_index(*input);
   }
   const auto input_count = static_cast<uint32_t>(joined.inputs.size());
-  const std::vector<RegionStep> first = chain_of(graph, producer);
   const auto append = [&](const Node& node, uint32_t first_step) {
     for (RegionStep step : chain_of(graph, node)) {
       for (uint32_t& operand : step.operands) {
         if (operand >= node.inputs.size()) {
           operand = input_count + first_step + operand - static_cast<uint32_t>(node.inputs.size());
-        } else if (*node.inputs[operand] == inner) {
-          operand = input_count + static_cast<uint32_t>(first.size()) - 1;
+        } else if (const auto inner = step_of(*node.inputs[operand])) {
+          operand = input_count + *inner;
         } else {
           operand = input_index(*node.inputs[operand]);
         }

@@ -39,23 +39,25 @@ bool can_join(const Graph& graph, NodeId producer_id, NodeId reader_id) {
   });
 }
 
-// Results are the last steps, so each of the producer's is named again behind the reader's. The
-// node that both became; nullopt where they do not fit one kernel.
+// Results are the last steps, so each of the producer's that others read is named again behind the
+// reader's. The node that both became; nullopt where they do not fit one kernel.
 std::optional<NodeId> join(Graph& graph, NodeId producer_id, NodeId reader_id) {
   const Node producer = graph.node(producer_id);
   const Node reader = graph.node(reader_id);
   JoinedChain joined = join_chains(graph, producer, reader);
   const size_t inputs = joined.inputs.size();
   const size_t last = inputs + chain_of(graph, producer).size();
+  std::vector<ValueId> replaced = reader.outputs;
   for (size_t r = 0; r < producer.outputs.size(); ++r) {
+    if (graph.only_reader(producer.outputs[r]) == reader_id) continue;
+    replaced.push_back(producer.outputs[r]);
     const DType dtype = graph.value(producer.outputs[r]).type.dtype;
     joined.steps.push_back({.op = "cast",
                             .attributes = {{"to", std::string(name_of(dtype))}},
                             .operands = {static_cast<uint32_t>(last - producer.outputs.size() + r)},
                             .dtype = dtype});
   }
-  const size_t results = reader.outputs.size() + producer.outputs.size();
-  const size_t buffers = inputs + results + (counts_outside(joined.steps) ? 1 : 0);
+  const size_t buffers = inputs + replaced.size() + (counts_outside(joined.steps) ? 1 : 0);
   if (buffers > kMaxRegionOperands + 1 || joined.steps.size() > kMostRegionSteps ||
       cost_of(graph, joined.steps, joined.inputs) > kMostInlineCost)
     return std::nullopt;
@@ -66,8 +68,6 @@ std::optional<NodeId> join(Graph& graph, NodeId producer_id, NodeId reader_id) {
   both.inputs = std::move(joined.inputs);
   both.region = std::move(joined.steps);
   both.outputs.clear();
-  std::vector<ValueId> replaced = reader.outputs;
-  replaced.insert(replaced.end(), producer.outputs.begin(), producer.outputs.end());
   for (const ValueId output : replaced) {
     both.outputs.push_back(graph.add_value({.name = graph.fresh_name(graph.value(output).name),
                                             .type = graph.value(output).type,

@@ -122,6 +122,9 @@ void add_types(std::vector<Case>& cases) {
   cases.push_back(region(
       "bf16 chain rounds once at the end", {tensor(DType::bf16, {260}), tensor(DType::bf16, {260})},
       {step("mul", {0, 1}, DType::bf16), step("abs", {2}, DType::bf16)}, Tolerance::Arith));
+  cases.push_back(region("functions that are called", {tensor(DType::f32, {130})},
+                         {step("sin", {0}), step("cos", {1}), step("sin", {2}), step("cos", {3})},
+                         Tolerance::Transc));
   cases.push_back(region("an input read twice", {tensor(DType::f32, {64})},
                          {step("mul", {0, 0}), step("add", {1, 0})}, Tolerance::Norm));
 }

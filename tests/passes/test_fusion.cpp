@@ -455,4 +455,19 @@ TEST_CASE("moments that go to states are results of the step that reads them") {
   CHECK(only_node(module, "ew_region").outputs.size() == 2);
 }
 
+TEST_CASE("what reads several results of one chain takes it in with all of them") {
+  Module module = module_of(R"("inputs": [{"name": "g", "dtype": "f32", "shape": [8, 6]}],
+    "states": [{"name": "m", "dtype": "f32", "shape": [8, 6]}, {"name": "v", "dtype": "f32", "shape": [8, 6]},
+               {"name": "p", "dtype": "f32", "shape": [8, 6]}],
+    "nodes": [{"op": "sub", "inputs": ["m", "g"], "outputs": ["n"]},
+    {"op": "mul", "inputs": ["n", "v"], "outputs": ["w"]},
+    {"op": "div", "inputs": ["n", "w"], "outputs": ["d"]},
+    {"op": "sub", "inputs": ["p", "d"], "outputs": ["q"]},
+    {"op": "state_write", "inputs": ["p", "q"], "outputs": ["p1"]},
+    {"op": "state_write", "inputs": ["v", "w"], "outputs": ["v1"]},
+    {"op": "state_write", "inputs": ["m", "n"], "outputs": ["m1"]}], "outputs": ["p1", "v1", "m1"])");
+  CHECK(apply_keeping_values(join_outputs, module) >= 2);
+  CHECK(only_node(module, "ew_region").outputs.size() == 3);
+}
+
 }  // namespace rlx::test
