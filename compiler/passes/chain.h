@@ -24,6 +24,9 @@ struct JoinedChain {
   std::vector<RegionStep> steps;
 };
 JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& reader);
+// Inserts what several nodes became before `place`, with results in place of theirs. The nodes
+// still stand there, without readers.
+NodeId insert_joined(Graph& graph, Node joined, const std::vector<ValueId>& replaced, NodeId place);
 // The most steps of one region.
 inline constexpr size_t kMostRegionSteps = 48;
 // Instructions of one element of a chain over these inputs.

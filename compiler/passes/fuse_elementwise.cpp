@@ -83,6 +83,23 @@ JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& re
   return joined;
 }
 
+NodeId insert_joined(Graph& graph, Node joined, const std::vector<ValueId>& replaced,
+                     NodeId place) {
+  joined.outputs.clear();
+  for (const ValueId output : replaced) {
+    const Value& value = graph.value(output);
+    joined.outputs.push_back(graph.add_value({.name = graph.fresh_name(value.name),
+                                              .type = value.type,
+                                              .weight = {},
+                                              .state = {},
+                                              .producer = {}}));
+  }
+  const std::vector<ValueId> made = joined.outputs;
+  const NodeId id = graph.insert_node_before(place, std::move(joined));
+  for (size_t i = 0; i < replaced.size(); ++i) graph.replace_uses(replaced[i], made[i]);
+  return id;
+}
+
 namespace {
 
 // RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.

@@ -67,19 +67,9 @@ std::optional<NodeId> join(Graph& graph, NodeId producer_id, NodeId reader_id) {
   both.attributes.clear();
   both.inputs = std::move(joined.inputs);
   both.region = std::move(joined.steps);
-  both.outputs.clear();
-  for (const ValueId output : replaced) {
-    both.outputs.push_back(graph.add_value({.name = graph.fresh_name(graph.value(output).name),
-                                            .type = graph.value(output).type,
-                                            .weight = {},
-                                            .state = {},
-                                            .producer = {}}));
-  }
-  const std::vector<ValueId> made = both.outputs;
-  const NodeId id = graph.insert_node_before(reader_id, std::move(both));
+  const NodeId id = insert_joined(graph, std::move(both), replaced, reader_id);
   graph.remove_node(reader_id);
   graph.remove_node(producer_id);
-  for (size_t i = 0; i < replaced.size(); ++i) graph.replace_uses(replaced[i], made[i]);
   return id;
 }
 

@@ -138,19 +138,9 @@ std::optional<NodeId> join_pair(Graph& graph, NodeId earlier, NodeId later) {
   both.name = graph.fresh_name(a.name + ".joined");
   both.inputs = std::move(joined.inputs);
   both.region = std::move(joined.steps);
-  both.outputs.clear();
   std::vector<ValueId> replaced = a.outputs;
   replaced.insert(replaced.end(), b.outputs.begin(), b.outputs.end());
-  for (const ValueId output : replaced) {
-    both.outputs.push_back(graph.add_value({.name = graph.fresh_name(graph.value(output).name),
-                                            .type = graph.value(output).type,
-                                            .weight = {},
-                                            .state = {},
-                                            .producer = {}}));
-  }
-  const std::vector<ValueId> made = both.outputs;
-  const NodeId id = graph.insert_node_before(*place, std::move(both));
-  for (size_t i = 0; i < replaced.size(); ++i) graph.replace_uses(replaced[i], made[i]);
+  const NodeId id = insert_joined(graph, std::move(both), replaced, *place);
   graph.remove_node(earlier);
   graph.remove_node(later);
   return id;

@@ -16,13 +16,17 @@ import tempfile
 STEPS = 300
 # At the end of the page: what is drawn by itself goes into the title; then the whole graph, and the table to its end.
 LOOK = """<script>
-addEventListener("load", () => setTimeout(() => {
+addEventListener("load", () => {
   const count = what => document.querySelectorAll(what).length, table = by("table");
-  document.title = `drawn ${count("rect.node")} ${count("#graph text")} ${count("#rows tr")} ${count("#file div")}`;
-  by("whole").click();
   const scroll = () => { table.scrollTop = table.scrollHeight; if (count("#rows tr") < STEPS) setTimeout(scroll, 10); };
-  scroll();
-}, 500));
+  const look = () => {
+    if (!count("rect.node") || !count("#rows tr") || !count("#file div")) return setTimeout(look, 50);
+    document.title = `drawn ${count("rect.node")} ${count("#graph text")} ${count("#rows tr")} ${count("#file div")}`;
+    by("whole").click();
+    scroll();
+  };
+  look();
+});
 </script>"""
 
 
