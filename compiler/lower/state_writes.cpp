@@ -76,12 +76,12 @@ std::string refusal(const Program& program, const StateCopy& copy) {
     const auto index = static_cast<size_t>(step - program.steps.begin());
     if (index == copy.step || !touches_state(program, *step, copy.state)) continue;
     if (step == first && may_take_over(program, *step, copy)) continue;
-    const std::string reader = step->op + " \"" + step->node + "\"";
-    const std::string old =
-        program.buffer(copy.state).state ? "the state's old value" : "the old value";
-    return step == first ? reader + " reads " + old + " elsewhere than where it writes the new one"
-                         : reader + " uses " + old + " after " + first->op + " \"" + first->node +
-                               "\" has begun the new one";
+    std::string reason = step->op + " \"" + step->node + "\"";
+    reason += step == first ? " reads " : " uses ";
+    reason += program.buffer(copy.state).state ? "the state's old value" : "the old value";
+    if (step == first) return reason + " elsewhere than where it writes the new one";
+    reason += " after " + first->op + " \"" + first->node + "\" has begun the new one";
+    return reason;
   }
   return {};
 }
