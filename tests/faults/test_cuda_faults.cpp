@@ -108,6 +108,24 @@ TEST_CASE("a lent cuda context is left with nothing of ours in it") {
   CHECK(control.misuses == 0);
 }
 
+namespace {
+
+// A session on the stand-in whose first run was submitted.
+struct Submitted {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<DevicePlan> plan;
+  std::unique_ptr<DeviceSession> session;
+
+  explicit Submitted(const PlanView& view) {
+    REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
+    REQUIRE(device->load(view, {}, plan).ok());
+    REQUIRE(plan->create_session({}, session).ok());
+    REQUIRE(session->submit(0).ok());
+  }
+};
+
+}  // namespace
+
 TEST_CASE("kernels start early only where each is the only one before or behind the other") {
   struct Row {
     PlanSketch sketch;
@@ -121,14 +139,8 @@ TEST_CASE("kernels start early only where each is the only one before or behind 
     FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
     control.reset();
     const auto view = open_plan(row.sketch);
-    std::shared_ptr<Device> device;
-    std::shared_ptr<DevicePlan> plan;
-    std::unique_ptr<DeviceSession> session;
-    REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
-    REQUIRE(device->load(*view, {}, plan).ok());
-    REQUIRE(plan->create_session({}, session).ok());
-    REQUIRE(session->submit(0).ok());
-    REQUIRE(session->wait(UINT64_MAX).ok());
+    const Submitted run(*view);
+    REQUIRE(run.session->wait(UINT64_MAX).ok());
     CHECK(control.early_starts == row.early);
     CHECK(control.misuses == 0);
   }
@@ -138,16 +150,10 @@ TEST_CASE("a wait with a timeout on cuda leaves the run to be waited for") {
   FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
   control.reset();
   const auto view = open_plan(full_sketch());
-  std::shared_ptr<Device> device;
-  std::shared_ptr<DevicePlan> plan;
-  std::unique_ptr<DeviceSession> session;
-  REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
-  REQUIRE(device->load(*view, {}, plan).ok());
-  REQUIRE(plan->create_session({}, session).ok());
-  REQUIRE(session->submit(0).ok());
-  CHECK(session->wait(1000).code() == RLX_TIMEOUT);
-  CHECK(session->submit(0).code() == RLX_INVALID_STATE);
-  CHECK(session->wait(uint64_t{10} * 1000 * 1000 * 1000).ok());
+  const Submitted run(*view);
+  CHECK(run.session->wait(1000).code() == RLX_TIMEOUT);
+  CHECK(run.session->submit(0).code() == RLX_INVALID_STATE);
+  CHECK(run.session->wait(uint64_t{10} * 1000 * 1000 * 1000).ok());
   CHECK(control.misuses == 0);
 }
 
