@@ -278,13 +278,11 @@ BAG_MODES = ("sum", "mean", "max")
 
 @aten("_embedding_bag.default", "_embedding_bag_forward_only.default")
 def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, **_):
-    if padding_idx >= 0:
-        raise Unsupported("embedding_bag with a padding_idx; use embedding, a mask and a sum")
     rows = s.emit("gather", [weight, indices], shape=[*indices.shape, weight.shape[1]], axis=0)
     if per_sample_weights is not None:
         factor = s.reshape(per_sample_weights, [indices.shape[0], 1])
         rows = s.emit("mul", [rows, s.cast(factor, rows.dtype)], shape=rows.shape)
-    length = even_bags(s, indices)
+    length = even_bags(s, indices) if padding_idx < 0 else None
     op = BAG_MODES[mode]
     if length is not None:
         parts = s.reshape(rows, [s.out.shape[0], length, weight.shape[1]])
@@ -296,9 +294,18 @@ def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include
                     shape=[indices.shape[0]], count=s.dims([indices.shape[0]])[0])
     bags = count_where(s, "gt", s.cast(starts, torch.int64), places, [indices.shape[0]])
     bags = s.emit("sub", [bags, s.operand(1, torch.int64)], dtype=torch.int64, shape=bags.shape)
-    zeros = s.expand(s.operand(0, rows.dtype), s.out.shape)
+    all_bags = count
+    if padding_idx >= 0:  # what a bag leaves out goes into one bag more, which is cut off
+        if known(count) is None:
+            raise Unsupported("embedding_bag with a padding_idx and a dynamic number of bags; use embedding, a mask and a sum")
+        is_left_out = s.emit("eq", [s.cast(indices, torch.int64), s.operand(padding_idx, torch.int64)], dtype=torch.bool,
+                             shape=indices.shape)
+        bags = s.emit("where", [is_left_out, s.operand(known(count), torch.int64), bags], dtype=torch.int64, shape=bags.shape)
+        all_bags = known(count) + 1
+    zeros = s.expand(s.operand(0, rows.dtype), [all_bags, weight.shape[1]])
     at = s.expand(s.reshape(bags, [bags.shape[0], 1]), rows.shape)
-    return [scatter_reduce(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)]
+    joined = scatter_reduce(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)
+    return [joined if padding_idx < 0 else s.narrow(joined, 0, 0, count)]
 
 
 def even_bags(s, indices):

@@ -377,12 +377,15 @@ class Counting(nn.Module):
     def __init__(self):
         super().__init__()
         self.sums, self.means = nn.EmbeddingBag(9, 4, mode="sum"), nn.EmbeddingBag(9, 4, mode="mean")
+        self.padded = nn.ModuleList(nn.EmbeddingBag(9, 4, mode=mode, padding_idx=2) for mode in ("sum", "mean", "max"))
 
     def forward(self, x, edges, words, starts):  # [3, 4], [5] sorted, [3, 5] below 9, [3]: begins of bags
         low, high = torch.tril_indices(3, 4, -1)
         return (torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True), torch.bucketize(x / 0, edges),
                 torch.histc(x, 5, -2, 2), x.repeat_interleave(torch.tensor([2, 0, 1]), 0, output_size=3), self.sums(words),
                 self.means(words.flatten(), starts),
+                *(bags(words.flatten(), starts) for bags in self.padded), self.padded[1](words % 3),
+                self.padded[0](words.flatten(), starts, x.flatten().repeat(2)[:15]),
                 x[low, high], x.as_strided((3, 3), (3, 1), 2), torch.nonzero_static(x > 0, size=12),
                 torch.nonzero_static(x > 0.5, size=2, fill_value=7))
 
