@@ -86,6 +86,14 @@ TEST_CASE("what reads along the axis is given rows that change nothing") {
   CHECK(value_of("ArgMax").integers == std::vector<int64_t>{2});
 }
 
+TEST_CASE("a mean of no rows that count is 0, one of some rows is not bent") {
+  onnx::ModelProto model = model_with("ReduceMean");
+  add_integer(*model.mutable_graph()->mutable_node()->rbegin(), "keepdims", 0);
+  const SourceGraph graph = read_good(model);
+  CHECK(evaluated(graph, {-1, -2, 0, -3, -5, 0})[0].floats == std::vector<double>{0});
+  CHECK(evaluated(graph, {-1, -2, 0, 7, -5, 0})[0].floats == std::vector<double>{7});
+}
+
 TEST_CASE("a shape that depends on a count makes results that end early") {
   onnx::ModelProto model = model_of_kept();
   onnx::GraphProto& graph = *model.mutable_graph();

@@ -359,7 +359,8 @@ std::optional<double> neutral_of(std::string_view op, DType dtype) {
   return zeros.contains(op) ? std::optional(0.0) : std::nullopt;
 }
 
-// Sums divided by how many elements counted.
+// Sums divided by how many elements counted; 0 where none does, which the standard leaves open:
+// what onnxruntime gives, and what PyTorch's EmbeddingBag means where a bag is empty.
 std::vector<ValueId> emit_mean(Builder& builder, const Inputs& inputs, const Attributes& attributes,
                                const Ints& axes) {
   const Padding padding = *builder.padding(*inputs[0]);
@@ -370,7 +371,8 @@ std::vector<ValueId> emit_mean(Builder& builder, const Inputs& inputs, const Att
     if (at != padding.axis) others *= static_cast<int64_t>(type.shape[at]);
   }
   const ValueId sum = builder.emit("reduce_sum", {filled_rows(builder, *inputs[0], 0)}, attributes);
-  const ValueId number = with_count(builder, "mul", padding.count, others);
+  const ValueId counted = with_count(builder, "mul", padding.count, others);
+  const ValueId number = with_count(builder, "max", counted, 1);
   const ValueId divisor =
       builder.emit("cast", {number}, {{"to", std::string(name_of(type.dtype))}});
   return {builder.emit("div", {sum, divisor})};
