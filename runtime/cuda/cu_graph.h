@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry as a CUDA graph: one node per step, one edge per dependency that no other edge implies;
-// a region is one node, whose own graph has its steps.
+// An entry as a CUDA graph: one node per step, one behind the other or, where steps may run at the
+// same time, with an edge per dependency that no other edge implies; a region is one node, whose
+// own graph has its steps.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,10 @@ struct GraphOptions {
   // Not empty: the steps run one after another. Events 0 to kCalibrationEvents are recorded right
   // after each other, then one after each step.
   std::span<const CUevent> events;
+  // Steps that do not wait for each other may run at the same time; otherwise they run one after
+  // another. Where processes share a GPU, drivers lose graphs that branch (580.159: runs that never
+  // end, Xid 31), whatever their nodes are; never graphs that do not.
+  bool concurrent = false;
 };
 // Gaps between events with nothing in between, by which the cost of recording one is known.
 inline constexpr uint32_t kCalibrationEvents = 4;

@@ -38,7 +38,8 @@ class CudaSession final : public SessionBase {
                      .max_bindings = options.max_bindings,
                      .queue_depth = options.queue_depth}),
         device_plan_(*plan),
-        context_(plan->context()) {}
+        context_(plan->context()),
+        concurrent_steps_(options.concurrent_steps) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
@@ -78,6 +79,7 @@ class CudaSession final : public SessionBase {
   // Members are destroyed from the last to the first.
   CudaPlan& device_plan_;
   Context& context_;
+  const bool concurrent_steps_;
   Segment state_;
   Segment arena_;
   Segment io_;

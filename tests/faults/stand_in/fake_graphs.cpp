@@ -52,6 +52,15 @@ bool has_lone_early_edges(const FakeGraph& graph) {
   return good;
 }
 
+bool branches(const FakeGraph& graph) {
+  size_t first = 0;
+  for (const auto& node : graph.nodes) {
+    if (node->edges_in > 1 || node->edges_out > 1) return true;
+    first += node->edges_in == 0 ? 1 : 0;
+  }
+  return first > 1;
+}
+
 bool is_launchable(const CUDA_KERNEL_NODE_PARAMS& params) {
   return fake_objects().is(params.func, FakeKind::Module) && params.gridDimX > 0 &&
          params.gridDimY > 0 && params.gridDimZ > 0 && params.blockDimX > 0 &&
@@ -185,6 +194,7 @@ CUresult FakeCuda::cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                unsigned long long) {
   if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
   if (!has_lone_early_edges(*reinterpret_cast<FakeGraph*>(graph))) return kInvalidHandle;
+  if (branches(*reinterpret_cast<FakeGraph*>(graph))) ++test::fault_control().branching_graphs;
   auto* made = new FakeExec;
   for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes)
     made->work.push_back(node->work);
