@@ -4,6 +4,7 @@
 
 #include "tests/rlxc/tool_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/support/plan_fixture.h"
 #include "tests/support/text_fixture.h"
 
@@ -87,6 +88,19 @@ TEST_CASE("any plan carries the tokenizer that it is given") {
     CHECK(nlohmann::json::parse(ids.output)["ids"] == nlohmann::json({1, 3, 4, 5, 0, 2}));
     CHECK(place.rlxc({"tokenize", plan, "--ids", "3,4,5"}).output == "working!\n");
   }
+  GgufWriter gguf;
+  gguf.key("tokenizer.ggml.model", std::string("bert"));
+  gguf.key("tokenizer.ggml.tokens",
+           std::vector<std::string>{"[UNK]", "[CLS]", "[SEP]", "\u2581work", "ing"});
+  const std::string given = place.write("words.gguf", gguf.bytes());
+  const std::string plan = place.path("gguf.plan");
+  REQUIRE(place
+              .rlxc({model, "-o", plan, "--target", "vulkan", "--dim", "batch=2", "-q",
+                     "--tokenizer", given})
+              .exit_code == 0);
+  const ToolResult ids =
+      place.rlxc({"tokenize", plan, "--text", "Working x", "--add-special", "--json"});
+  CHECK(nlohmann::json::parse(ids.output)["ids"] == nlohmann::json({1, 3, 4, 0, 2}));
   const auto refused = [&](const std::string& tokenizer) {
     const ToolResult result = place.rlxc({model, "-o", place.path("no.plan"), "--target", "vulkan",
                                           "--dim", "batch=2", "--tokenizer", tokenizer});
