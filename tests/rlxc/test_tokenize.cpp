@@ -62,8 +62,8 @@ TEST_CASE("tokenize says where a plan has no text") {
   const ToolResult none = place.rlxc({"tokenize", plan, "--text", "a"});
   CHECK(none.exit_code == 2);
   CHECK(none.errors == "rlxc: error: " + plan +
-                           ": the plan has no text section: it was not compiled from a language "
-                           "model's file with a tokenizer\n");
+                           ": the plan has no text section: its model's file had no tokenizer that "
+                           "is read; rlxc --tokenizer FILE gives a plan one\n");
   CHECK(place.rlxc({"tokenize", plan}).exit_code == 1);
   CHECK(place.rlxc({"tokenize", plan, "--text", "a", "--ids", "1"}).exit_code == 1);
 }
