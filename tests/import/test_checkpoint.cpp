@@ -304,6 +304,26 @@ TEST_CASE("a tokenizer whose template begins with a token does so") {
   CHECK(text.begin() == 0);
 }
 
+TEST_CASE("a tokenizer frames text as RoBERTa's, and by one token behind it at most") {
+  const Read read = read_with(
+      small_tokenizer(kBytes + std::string(R"(, "post_processor": {"type": "RobertaProcessing",
+                   "sep": ["b", 1], "cls": ["a", 0], "trim_offsets": true})")));
+  REQUIRE(read.graph.has_value());
+  REQUIRE_FALSE(read.graph->text.empty());
+  const fb::Text& text = *fb::GetText(read.graph->text.data());
+  CHECK(text.add_begin());
+  CHECK(text.begin() == 0);
+  CHECK(text.add_end());
+  CHECK(text.end() == 1);
+  const Read two = read_with(small_tokenizer(
+      kBytes + std::string(R"(, "post_processor": {"type": "TemplateProcessing", "single": [
+                   {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "a"}},
+                   {"SpecialToken": {"id": "b"}}]})")));
+  REQUIRE(two.graph.has_value());
+  CHECK(two.graph->text.empty());
+  CHECK(two.diagnostics.text().find("puts two tokens behind text") != std::string::npos);
+}
+
 TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
   const auto check = [](const std::string& tokenizer, const std::string& why) {
     INFO(tokenizer);
