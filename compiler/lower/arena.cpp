@@ -44,10 +44,6 @@ void fill_sections(Problem& problem, std::span<const ArenaItem> live) {
   }
 }
 
-bool conflict(const Item& a, const Item& b) {
-  return a.first_section <= b.last_section && b.first_section <= a.last_section;
-}
-
 void count_conflicts(Problem& problem) {
   std::vector<uint64_t> starts(problem.section_load.size() + 1, 0);
   std::vector<uint64_t> ends(problem.section_load.size() + 1, 0);
@@ -217,6 +213,19 @@ std::optional<Placement> place_in_order(const Problem& problem, std::span<const 
   return placement;
 }
 
+Placement place_behind(const Problem& problem, std::span<const uint32_t> placed,
+                       Placement placement, std::span<const uint32_t> order) {
+  Shelf shelf(problem);
+  for (const uint32_t item : placed) shelf.put(item, placement.offsets[item]);
+  for (const uint32_t item : order) {
+    const uint64_t offset = shelf.offset_for(item, Fit::Lowest);
+    shelf.put(item, offset);
+    placement.offsets[item] = offset;
+    placement.height = std::max(placement.height, offset + problem.items[item].size);
+  }
+  return placement;
+}
+
 std::vector<uint32_t> order_by_size(const Problem& problem) {
   struct Key {
     uint64_t size;
@@ -262,6 +271,24 @@ std::vector<uint32_t> order_by_breadth(const Problem& problem) {
   return order;
 }
 
+std::vector<uint32_t> order_outward(const Problem& problem) {
+  struct Key {
+    uint64_t size;
+    int64_t closeness;  // sections from the fullest one, negated
+    uint64_t duration;
+    auto operator<=>(const Key&) const = default;
+  };
+  const auto fullest = std::max_element(problem.section_load.begin(), problem.section_load.end());
+  const int64_t middle = fullest - problem.section_load.begin();
+  return order_by(problem, [&](const Item& item) {
+    const int64_t after = int64_t{item.first_section} - middle;
+    const int64_t before = middle - int64_t{item.last_section};
+    return Key{.size = item.size,
+               .closeness = -std::max({after, before, int64_t{0}}),
+               .duration = duration(item)};
+  });
+}
+
 }  // namespace rlx::arena
 
 namespace rlx {
@@ -277,6 +304,7 @@ constexpr Greedy kGreedy[] = {
     {.name = "breadth-first-fit", .order = arena::order_by_breadth, .fit = arena::Fit::Lowest},
     {.name = "area-first-fit", .order = arena::order_by_area, .fit = arena::Fit::Lowest},
     {.name = "size-best-fit", .order = arena::order_by_size, .fit = arena::Fit::Tightest},
+    {.name = "outward-first-fit", .order = arena::order_outward, .fit = arena::Fit::Lowest},
 };
 
 struct Winner {
@@ -298,11 +326,8 @@ Winner best_greedy(const arena::Problem& problem) {
   return best;
 }
 
-Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
-  // A second, about: 23,000 items of which most live at once.
-  constexpr uint64_t kMostPlacementCost = uint64_t{1} << 29;
-  if (problem.placement_cost() > kMostPlacementCost)
-    return {.placement = arena::place_by_time(problem), .order = {}, .packer = "sweep"};
+// The greedy packers, then the searches as long as what is wanted is not reached.
+Winner best_of_searches(const arena::Problem& problem, const PackOptions& options) {
   Winner best = best_greedy(problem);
   const auto improve = [&](std::string_view packer, arena::Placement found) {
     if (found.height >= best.placement.height) return;
@@ -316,6 +341,27 @@ Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
   if (best.placement.height > problem.wanted && options.exact_search_budget > 0) {
     improve("exact-search",
             arena::search_exactly(problem, best.placement, options.exact_search_budget));
+  }
+  return best;
+}
+
+Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
+  // A second, about: 23,000 items of which most live at once.
+  constexpr uint64_t kMostPlacementCost = uint64_t{1} << 29;
+  if (problem.placement_cost() > kMostPlacementCost)
+    return {.placement = arena::place_by_time(problem), .order = {}, .packer = "sweep"};
+  Winner best = best_greedy(problem);
+  constexpr uint64_t kMostCoreCost = uint64_t{1} << 27;  // a quarter of a second, about
+  const bool searches = options.local_search_budget > 0 || options.exact_search_budget > 0;
+  if (best.placement.height <= problem.wanted || !searches ||
+      problem.placement_cost() > kMostCoreCost)
+    return best;
+  const arena::Core core = arena::make_core(problem);
+  const Winner found = best_of_searches(core.problem, options);
+  arena::Placement whole = arena::place_aside(problem, core, found.placement);
+  if (whole.height < best.placement.height) {
+    best.placement = std::move(whole);
+    best.packer = found.packer;
   }
   return best;
 }

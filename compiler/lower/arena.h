@@ -33,11 +33,13 @@ struct ArenaLayout {
 };
 
 // Places every item so that items with a common wave share no byte.
-//   1. Four greedy placements: by size into the lowest gap, by breadth of the waves, by area, by
-//   size into the tightest gap.
-//   2. A local search over the order of placement.
-//   3. An exact search that asks for the lower bound first, then for heights between it and the
-//   best one known.
+//   1. Five greedy placements: by size into the lowest gap, by breadth of the waves, by area, by
+//   size into the tightest gap, by size outward from the fullest wave.
+//   2. The core: items that fit wherever the others stand are set aside, and placed last. Of it:
+//      a. the greedy placements,
+//      b. a local search over the order of placement,
+//      c. an exact search that asks for the lower bound first, then for heights between it and the
+//      best one known.
 // It stops as soon as the height equals the lower bound or is enough. Every `first` must be at most
 // its `last`; alignment_bytes > 0.
 ArenaLayout pack(std::span<const ArenaItem> items, uint64_t alignment_bytes,

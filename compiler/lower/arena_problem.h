@@ -20,6 +20,10 @@ struct Item {
   uint32_t last_section = 0;
 };
 
+inline bool conflict(const Item& a, const Item& b) {
+  return a.first_section <= b.last_section && b.first_section <= a.last_section;
+}
+
 struct Problem {
   std::vector<Item> items;
   std::vector<uint64_t> section_load;  // per section: sum of live sizes
@@ -38,6 +42,17 @@ struct Problem {
   [[nodiscard]] std::span<const uint32_t> conflicts_of(uint32_t item) const {
     return std::span(conflicts).subspan(conflict_first[item],
                                         conflict_first[item + 1] - conflict_first[item]);
+  }
+  // Calls visit(other) for each item that is live together with `item`, ascending.
+  template <typename Visit>
+  void for_each_conflict(uint32_t item, Visit visit) const {
+    if (listed) {
+      for (const uint32_t other : conflicts_of(item)) visit(other);
+      return;
+    }
+    for (uint32_t other = 0; other < items.size(); ++other) {
+      if (other != item && conflict(items[item], items[other])) visit(other);
+    }
   }
   // Elementary operations of one placement of all items.
   [[nodiscard]] uint64_t placement_cost() const {
@@ -63,6 +78,10 @@ Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes)
 std::optional<Placement> place_in_order(const Problem& problem, std::span<const uint32_t> order,
                                         Fit fit, uint64_t limit);
 
+// `placement` of the items `placed`, and those of `order` put one by one into the lowest gap.
+Placement place_behind(const Problem& problem, std::span<const uint32_t> placed,
+                       Placement placement, std::span<const uint32_t> order);
+
 // Places the items by their first sections, each into the tightest gap that the dead ones left,
 // else on top: n log n, for problems whose placement_cost() forbids the others.
 Placement place_by_time(const Problem& problem);
@@ -73,6 +92,20 @@ std::vector<uint32_t> order_by_area(const Problem& problem);
 std::vector<uint32_t> order_by_duration(const Problem& problem);
 // Sections from the fullest to the emptiest, in each the largest item first.
 std::vector<uint32_t> order_by_breadth(const Problem& problem);
+
+// The largest first, of equal ones those closest to the fullest section: of items of one size, each
+// finds those that it conflicts with live together where it begins or ends.
+std::vector<uint32_t> order_outward(const Problem& problem);
+
+// A problem without the items that fit below its wanted height wherever the others stand.
+struct Core {
+  Problem problem;              // wants the height that the whole wants
+  std::vector<uint32_t> items;  // item of the core -> item of the whole, ascending
+  std::vector<uint32_t> aside;  // items of the whole; each fits behind the core and those after it
+};
+Core make_core(const Problem& problem);
+// A placement of the whole from one of its core, as high as that or as what is wanted.
+Placement place_aside(const Problem& problem, const Core& core, const Placement& placement);
 
 // Improves on `best` by moving items in the order of placement; returns the best placement found.
 Placement search_orders(const Problem& problem, std::vector<uint32_t> order, Placement best,

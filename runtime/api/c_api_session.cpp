@@ -95,10 +95,6 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   if (taken.check_indices > 1)
     return {RLX_INVALID_ARGUMENT,
             text_of("options.check_indices is ", taken.check_indices, ", must be 0 or 1")};
-  if (taken.concurrent_steps > 1)
-    return {RLX_INVALID_ARGUMENT,
-            text_of("options.concurrent_steps is ", taken.concurrent_steps, ", must be 0 or 1")};
-  session.concurrent_steps = taken.concurrent_steps == 1;
   options.jobs = taken.jobs;
   options.require_tuned = taken.require_tuned == 1;
   session.stream = taken.cuda_stream;

@@ -102,13 +102,11 @@ std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_
 
 class GraphBuilder {
  public:
-  GraphBuilder(const StepCode& code, const LinkedEntry& linked, bool concurrent, CUstream capture,
-               EntryGraph& made)
+  GraphBuilder(const StepCode& code, const LinkedEntry& linked, CUstream capture, EntryGraph& made)
       : code_(code),
         context_(code.context),
         api_(code.context.api),
         linked_(linked),
-        concurrent_(concurrent),
         capture_(capture),
         made_(made) {}
 
@@ -121,7 +119,7 @@ class GraphBuilder {
   }
 
   Status add_steps(uint32_t step_count) {
-    const std::vector<std::vector<uint32_t>> edges = edges_of(step_count);
+    const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
     made_.nodes_.resize(step_count);
     for (uint32_t s = 0; s < step_count;) {
       if (const fb::Region* region = PlanView::region_of(*linked_.entry, s)) {
@@ -141,7 +139,7 @@ class GraphBuilder {
     CUgraphNode last = nullptr;
     for (uint32_t i = 0; i < kCalibrationEvents; ++i)
       RLX_RETURN_IF_ERROR(add_event(events[i], last));
-    const std::vector<std::vector<uint32_t>> edges = edges_of(step_count);
+    const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
     made_.nodes_.resize(step_count);
     for (uint32_t s = 0; s < step_count;) {
       const fb::Region* region = PlanView::region_of(*linked_.entry, s);
@@ -165,13 +163,6 @@ class GraphBuilder {
   }
 
  private:
-  [[nodiscard]] std::vector<std::vector<uint32_t>> edges_of(uint32_t step_count) const {
-    if (concurrent_) return reduced_edges(*linked_.entry, step_count);
-    std::vector<std::vector<uint32_t>> edges(step_count);
-    for (uint32_t s = 1; s < step_count; ++s) edges[s] = {s - 1};
-    return edges;
-  }
-
   // `last` becomes the event's node.
   Status add_event(CUevent event, CUgraphNode& last) {
     CUgraphNode node = nullptr;
@@ -294,9 +285,9 @@ class GraphBuilder {
     // After the only trip nothing is left to decide.
     if (decide.most_trips == 1) return {};
     CUgraphNode decided = nullptr;
-    if (concurrent_) last = word_writers(region, trips);
-    note_successor(last);
-    return code_.region_kernel.add(context_, graph_, last, decide, decided);
+    const std::vector<CUgraphNode> writers = word_writers(region, trips);
+    note_successor(writers);
+    return code_.region_kernel.add(context_, graph_, writers, decide, decided);
   }
 
   // Of the last trip added. What decides of the next one waits for nothing else: a body is over
@@ -320,10 +311,6 @@ class GraphBuilder {
   // What successors of the step wait for goes to nodes_.
   Status add_step(uint32_t index, std::span<const CUgraphNode> before) {
     const fb::Step& step = PlanView::steps(*linked_.entry)[index];
-    if (!concurrent_ && before.size() == 1 && is_idle(step)) {
-      made_.nodes_[index] = before.front();
-      return {};
-    }
     note_successor(before);
     CUgraphNode node = nullptr;
     Status status;
@@ -350,13 +337,6 @@ class GraphBuilder {
     }
     made_.nodes_[index] = node;
     return {};
-  }
-
-  // At this binding the step does nothing.
-  [[nodiscard]] bool is_idle(const fb::Step& step) const {
-    const bool moves = step.kind() == fb::StepKind::Copy || step.kind() == fb::StepKind::Fill;
-    return step.kind() == fb::StepKind::Skip ||
-           (moves && PlanView::relocations(*linked_.entry, step)[0].length_bytes() == 0);
   }
 
   Status add_kernel(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
@@ -428,8 +408,8 @@ class GraphBuilder {
   }
 
   Status add_copy(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    if (is_idle(step)) return add_empty(before, node);
     const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked_.entry, step);
+    if (ranges[0].length_bytes() == 0) return add_empty(before, node);
     CUDA_MEMCPY3D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = linked_.address(ranges[0]);
@@ -444,8 +424,8 @@ class GraphBuilder {
   }
 
   Status add_fill(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    if (is_idle(step)) return add_empty(before, node);
     const fb::Relocation& range = PlanView::relocations(*linked_.entry, step)[0];
+    if (range.length_bytes() == 0) return add_empty(before, node);
     const CUDA_MEMSET_NODE_PARAMS fill = {
         .dst = linked_.address(range),
         .pitch = 0,
@@ -504,7 +484,6 @@ class GraphBuilder {
   Context& context_;
   const Api& api_;
   const LinkedEntry& linked_;
-  const bool concurrent_;
   CUstream capture_;
   CUgraph graph_ = nullptr;  // to which nodes are added: the entry's, or a body
   std::unordered_map<CUgraphNode, uint32_t> successors_;  // how many nodes wait for the node
@@ -515,7 +494,7 @@ class GraphBuilder {
 Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
                           const GraphOptions& options, CUstream capture, EntryGraph& graph) {
   EntryGraph made;
-  GraphBuilder builder(code, linked, options.concurrent, capture, made);
+  GraphBuilder builder(code, linked, capture, made);
   RLX_RETURN_IF_ERROR(builder.create_graph());
   RLX_RETURN_IF_ERROR(options.events.empty()
                           ? builder.add_steps(options.step_count)
@@ -523,6 +502,12 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
   RLX_RETURN_IF_ERROR(builder.instantiate());
   graph = std::move(made);
   return {};
+}
+
+Status EntryGraph::upload(Context& context, CUstream stream) const {
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.cuGraphUpload(exec_.get(), stream), "cuGraphUpload"));
+  return context.check(context.api.cuStreamSynchronize(stream), "cuGraphUpload");
 }
 
 Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {

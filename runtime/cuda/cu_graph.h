@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry as a CUDA graph: one node per step, one behind the other or, where steps may run at the
-// same time, with an edge per dependency that no other edge implies; a region is one node, whose
-// own graph has its steps.
+// An entry as a CUDA graph: one node per step, one edge per dependency that no other edge implies;
+// a region is one node, whose own graph has its steps.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +42,6 @@ struct GraphOptions {
   // Not empty: the steps run one after another. Events 0 to kCalibrationEvents are recorded right
   // after each other, then one after each step.
   std::span<const CUevent> events;
-  // Steps that do not wait for each other may run at the same time; otherwise they run one after
-  // another. Where processes share a GPU, drivers lose graphs that branch (580.159: runs that never
-  // end, Xid 31), whatever their nodes are; never graphs that do not.
-  bool concurrent = false;
 };
 // Gaps between events with nothing in between, by which the cost of recording one is known.
 inline constexpr uint32_t kCalibrationEvents = 4;
@@ -61,6 +56,12 @@ class EntryGraph {
   // The context is current. `capture` is a stream on which nothing runs, for library products.
   static Status create(const StepCode& code, const LinkedEntry& linked, const GraphOptions& options,
                        CUstream capture, EntryGraph& graph);
+
+  // Puts the graph on the device, and waits until it is there: of a launch behind an upload in the
+  // same stream only the first branch waits for that. Where other processes keep the GPU busy the
+  // others begin without what the upload brings (driver 580.159: runs that never end, memory
+  // faults, illegal instructions). `stream`: one on which nothing runs.
+  [[nodiscard]] Status upload(Context& context, CUstream stream) const;
 
   // True where relink() suffices after an address of one of the step's values changed.
   [[nodiscard]] static bool can_relink(const fb::Entry& entry, uint32_t step) {

@@ -197,13 +197,11 @@ Status CudaSession::prepare_program(uint32_t program) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));
   } else {
-    RLX_RETURN_IF_ERROR(EntryGraph::create(code(program), state.linked,
-                                           {.step_count = static_cast<uint32_t>(steps.size()),
-                                            .events = {},
-                                            .concurrent = concurrent_steps_},
-                                           capture_.get(), state.graph));
     RLX_RETURN_IF_ERROR(
-        context_.check(context_.api.cuGraphUpload(state.graph.exec(), stream_), "cuGraphUpload"));
+        EntryGraph::create(code(program), state.linked,
+                           {.step_count = static_cast<uint32_t>(steps.size()), .events = {}},
+                           capture_.get(), state.graph));
+    RLX_RETURN_IF_ERROR(state.graph.upload(context_, capture_.get()));
   }
   state.stale_steps.clear();
   return {};

@@ -38,8 +38,7 @@ class CudaSession final : public SessionBase {
                      .max_bindings = options.max_bindings,
                      .queue_depth = options.queue_depth}),
         device_plan_(*plan),
-        context_(plan->context()),
-        concurrent_steps_(options.concurrent_steps) {}
+        context_(plan->context()) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
@@ -79,7 +78,6 @@ class CudaSession final : public SessionBase {
   // Members are destroyed from the last to the first.
   CudaPlan& device_plan_;
   Context& context_;
-  const bool concurrent_steps_;
   Segment state_;
   Segment arena_;
   Segment io_;

@@ -94,8 +94,6 @@ struct SessionOptions {
   uint32_t max_bindings = kDefaultMaxBindings;
   // Runs that may be under way at once, at least 1; they run one after another.
   uint32_t queue_depth = 1;
-  // CUDA: steps that do not wait for each other may run at the same time.
-  bool concurrent_steps = false;
 };
 
 // Memory owned by the caller that stands for one input, output or state. Vulkan: a device address

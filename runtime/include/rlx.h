@@ -423,13 +423,6 @@ typedef struct rlx_session_options {
   // program, driver and device. Made where it is missing; not used where it is another user's or
   // others may write to it. Not with pipeline_cache_path.
   const char* pipeline_cache_folder;
-  // CUDA: 1: steps that do not wait for each other may run at the same time. Only for a process
-  // that has the GPU to itself: where several processes share one, drivers lose graphs that branch
-  // (580.159 on H100 and H200: runs that never end, memory faults). 0: the steps run in the plan's
-  // order, each beginning as the one before it ends. Results are the same bits. Vulkan: either way
-  // steps between two barriers run at the same time.
-  uint32_t concurrent_steps;
-  uint32_t reserved;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at

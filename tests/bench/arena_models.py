@@ -283,6 +283,81 @@ class WhisperEncoder:
         return g.node("add", [down, x], f"{layer}.ffn.sum")
 
 
+@dataclasses.dataclass(frozen=True)
+class Rwkv:
+    """RWKV-4 with its recurrence over time written out token by token, as an exporter of Hugging Face's model writes it: for each
+    token a chain of small steps, and what all tokens gave alive until it is joined. The defaults are those of the 169M model."""
+
+    tokens: int = 8
+    wide: int = 768
+    layers: int = 12
+    batch: int = 1
+
+    def graph(self, name, dtype):
+        g = Graph(name, dtype)
+        shape = (self.batch, self.tokens, self.wide)
+        x = g.layer_norm(g.input("rows", Uniform("rows", dtype, shape, -1.7, 1.7, SEED), dtype), "embedding_norm", self.wide, 1e-5)
+        g.table("zeros", np.zeros((self.batch, 1, self.wide), np.float32))
+        g.table("lowest", np.full((self.batch, 1, self.wide), -1e38, np.float32))
+        for i in range(self.layers):
+            x = self.mix_tokens(g, x, f"layers.{i}.attention")
+            x = self.mix_channels(g, x, f"layers.{i}.feed_forward")
+        g.output(g.layer_norm(x, "norm", self.wide, 1e-5), "hidden", self.batch * self.tokens * self.wide)
+        return g
+
+    def before(self, g, x, name):
+        """Each token's predecessor."""
+        parts = ["zeros", g.node("narrow", [x], f"{name}.all_but_last", axis=1, start=0, len=self.tokens - 1)]
+        return g.node("concat", parts, f"{name}.before", axis=1)
+
+    def mixed(self, g, x, before, name):
+        share, rest = (g.weight(f"{name}.{part}", [self.wide], 0.1, 0.9) for part in ("share", "rest"))
+        own, other = g.node("mul", [x, share], f"{name}.own"), g.node("mul", [before, rest], f"{name}.other")
+        return g.node("add", [own, other], f"{name}.mixed")
+
+    def product(self, g, x, before, name, wide_out):
+        return g.linear(self.mixed(g, x, before, name), name, self.batch * self.tokens, self.wide, wide_out, bias=False)
+
+    def mix_tokens(self, g, x, name):
+        normed = g.layer_norm(x, f"{name}.norm", self.wide, 1e-5)
+        before = self.before(g, normed, name)
+        key, value, gate = (self.product(g, normed, before, f"{name}.{part}", self.wide) for part in ("key", "value", "gate"))
+        gate = g.node("sigmoid", [gate], f"{name}.open")
+        read = g.node("mul", [gate, self.over_time(g, key, value, name)], f"{name}.gated")
+        return g.node("add", [x, g.linear(read, f"{name}.out", self.batch * self.tokens, self.wide, self.wide, bias=False)], f"{name}.sum")
+
+    def over_time(self, g, key, value, name):
+        first, decay = (g.weight(f"{name}.{part}", [self.wide], -1.0, 1.0) for part in ("first", "decay"))
+        state, read = ("zeros", "zeros", "lowest"), []
+        for token in range(self.tokens):
+            now = f"{name}.{token}"
+            k, v = (g.node("narrow", [x], f"{now}.{part}", axis=1, start=token, len=1) for part, x in (("k", key), ("v", value)))
+            above, below, _ = self.weighed(g, state, g.node("add", [k, first], f"{now}.k_first"), state[2], v, f"{now}.read")
+            read.append(g.node("div", [above, below], f"{now}.out"))
+            state = self.weighed(g, state, k, g.node("add", [state[2], decay], f"{now}.decayed"), v, f"{now}.state")
+        return g.node("concat", read, f"{name}.read", axis=1)
+
+    @staticmethod
+    def weighed(g, state, key, old, value, name):
+        """Numerator, denominator and largest exponent with one token more."""
+        largest = g.node("max", [old, key], f"{name}.largest")
+        keep, take = (g.node("exp", [g.node("sub", [x, largest], f"{name}.{part}.less")], f"{name}.{part}")
+                      for part, x in (("keep", old), ("take", key)))
+        kept = g.node("mul", [keep, state[0]], f"{name}.kept")
+        above = g.node("add", [kept, g.node("mul", [take, value], f"{name}.taken")], f"{name}.above")
+        below = g.node("add", [g.node("mul", [keep, state[1]], f"{name}.kept_below"), take], f"{name}.below")
+        return above, below, largest
+
+    def mix_channels(self, g, x, name):
+        normed = g.layer_norm(x, f"{name}.norm", self.wide, 1e-5)
+        before = self.before(g, normed, name)
+        key = g.node("relu", [self.product(g, normed, before, f"{name}.key", 4 * self.wide)], f"{name}.relu")
+        squared = g.node("mul", [key, key], f"{name}.squared")
+        value = g.linear(squared, f"{name}.value", self.batch * self.tokens, 4 * self.wide, self.wide, bias=False)
+        gate = g.node("sigmoid", [self.product(g, normed, before, f"{name}.gate", self.wide)], f"{name}.open")
+        return g.node("add", [x, g.node("mul", [gate, value], f"{name}.gated")], f"{name}.sum")
+
+
 LLAMA_8B = Llama(tokens=1, past=1024, wide=4096, layers=32, heads=32, kv_heads=8, head=128, ffn=14336)
 
 # Name, title, dtype, network.
@@ -302,4 +377,6 @@ SUITE = [
     ("unet", "Diffusion U-Net b1 64x64", "f16", UNet(batch=1)),
     ("unet-b2", "Diffusion U-Net b2 64x64", "f16", UNet()),
     ("whisper", "Whisper small encoder b1", "f16", WhisperEncoder()),
+    ("rwkv", "RWKV-4 169M b1 s8", "f32", Rwkv()),
+    ("rwkv-s24", "RWKV-4, 6 layers of 160, b1 s24", "f32", Rwkv(tokens=24, wide=160, layers=6)),
 ]

@@ -116,39 +116,31 @@ struct Submitted {
   std::shared_ptr<DevicePlan> plan;
   std::unique_ptr<DeviceSession> session;
 
-  explicit Submitted(const PlanView& view, const SessionOptions& options = {}) {
+  explicit Submitted(const PlanView& view) {
     REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
     REQUIRE(device->load(view, {}, plan).ok());
-    REQUIRE(plan->create_session(options, session).ok());
+    REQUIRE(plan->create_session({}, session).ok());
     REQUIRE(session->submit(0).ok());
   }
 };
 
 }  // namespace
 
-TEST_CASE("a graph branches only for a session whose steps may be concurrent") {
+TEST_CASE("kernels start early only where each is the only one before or behind the other") {
   struct Row {
     PlanSketch sketch;
-    bool concurrent;
-    uint64_t branches;
     uint64_t early;
   };
   // Eight steps one after another; two and three side by side, each of which waits for all of the
-  // wave before, and at the end sums one after another. Kernels start early only where each is the
-  // only one before or behind the other.
-  for (Row& row : std::vector<Row>{{chain_sketch(), false, 0, 7},
-                                   {chain_sketch(), true, 0, 7},
-                                   {wide_sketch(2, 3), false, 0, 6},
-                                   {wide_sketch(2, 3), true, 1, 0},
-                                   {wide_sketch(3, 3), false, 0, 10},
-                                   {wide_sketch(3, 3), true, 1, 1}}) {
+  // wave before, and at the end sums one after another.
+  for (Row& row :
+       std::vector<Row>{{chain_sketch(), 7}, {wide_sketch(2, 3), 0}, {wide_sketch(3, 3), 1}}) {
     row.sketch.cuda_architecture = 90;
     FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
     control.reset();
     const auto view = open_plan(row.sketch);
-    const Submitted run(*view, {.concurrent_steps = row.concurrent});
+    const Submitted run(*view);
     REQUIRE(run.session->wait(UINT64_MAX).ok());
-    CHECK(control.branching_graphs == row.branches);
     CHECK(control.early_starts == row.early);
     CHECK(control.misuses == 0);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of the arena packers.
+#include <algorithm>
 #include <random>
 
 #include "compiler/lower/arena.h"
@@ -204,6 +205,78 @@ TEST_CASE("search_reaches_the_bound_where_greedy_does_not") {
   }
   CHECK(greedy_missed > 10);
   CHECK(missed == 0);
+}
+
+TEST_CASE("items_of_one_size_reach_the_bound_outward_from_the_fullest_wave") {
+  std::mt19937_64 random(13);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<ArenaItem> items = random_items(random, 1 + random() % 80, 30, 2);
+    for (ArenaItem& item : items) item.bytes = 96;
+    const arena::Problem problem = arena::make_problem(items, 1);
+    const auto placed = arena::place_in_order(problem, arena::order_outward(problem),
+                                              arena::Fit::Lowest, ~uint64_t{0});
+    REQUIRE(placed->height == problem.lower_bound);
+  }
+}
+
+TEST_CASE("what_is_set_aside_fits_behind_any_placement_of_the_core") {
+  std::mt19937_64 random(19);
+  size_t aside = 0;
+  for (int round = 0; round < 300; ++round) {
+    const uint64_t unit = 1 + random() % 8;
+    std::vector<ArenaItem> items = random_items(random, random() % 60, 20, 40);
+    for (ArenaItem& item : items) item.bytes *= unit;
+    arena::Problem problem = arena::make_problem(items, 1);
+    problem.wanted = problem.lower_bound + random() % 3 * unit;
+    const arena::Core core = arena::make_core(problem);
+    REQUIRE(core.items.size() + core.aside.size() == problem.items.size());
+    aside += core.aside.size();
+    std::vector<uint32_t> order(core.items.size());
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    const auto placed =
+        arena::place_in_order(core.problem, order, arena::Fit::Lowest, ~uint64_t{0});
+    const arena::Placement whole = arena::place_aside(problem, core, *placed);
+    REQUIRE(whole.height <= std::max(placed->height, problem.wanted));
+    std::vector<ArenaItem> sized;
+    for (const arena::Item& item : problem.items)
+      sized.push_back({.bytes = item.size, .first = item.first_section, .last = item.last_section});
+    REQUIRE(sound(sized, {.offsets = whole.offsets, .height_bytes = whole.height}, 1));
+  }
+  CHECK(aside > 1000);
+}
+
+TEST_CASE("what_fits_next_to_a_gap_that_may_be_cut_is_not_set_aside") {
+  // Two items of 3 leave 4 of 10 free, which can be gaps of 1, 1 and 2, or 2 and 2.
+  const auto wanting_ten = [](uint64_t third) {
+    const std::vector<ArenaItem> items{{.bytes = 3, .first = 0, .last = 1},
+                                       {.bytes = 3, .first = 0, .last = 1},
+                                       {.bytes = third, .first = 0, .last = 0}};
+    arena::Problem problem = arena::make_problem(items, 1);
+    problem.wanted = 10;
+    return arena::make_core(problem);
+  };
+  CHECK(wanting_ten(2).aside.size() == 3);
+  CHECK(wanting_ten(3).aside.size() == 3);  // of one size: 10 is three of them, and no gap is less
+  CHECK(wanting_ten(4).items.size() == 3);
+}
+
+TEST_CASE("many_small_items_elsewhere_do_not_hinder_the_search") {
+  std::mt19937_64 random(23);
+  int greedy_missed = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::vector<ArenaItem> items = cut_block(random, 40, 64);
+    for (ArenaItem& item : items) item.bytes *= 16;
+    for (uint32_t i = 0; i < 3000; ++i)
+      items.push_back({.bytes = 1 + random() % 20, .first = 64 + i / 2, .last = 66 + i / 2});
+    const ArenaLayout greedy = pack(items, 1, {.local_search_budget = 0, .exact_search_budget = 0});
+    const ArenaLayout layout =
+        pack(items, 1, {.local_search_budget = 8'000'000, .exact_search_budget = 8'000'000});
+    REQUIRE(sound(items, layout, 1));
+    greedy_missed += greedy.height_bytes > greedy.lower_bound_bytes;
+    CHECK(layout.height_bytes == 1024);
+  }
+  CHECK(greedy_missed > 2);
 }
 
 TEST_CASE("packing_stops_at_what_is_enough") {

@@ -173,7 +173,7 @@ std::unique_ptr<SessionCore> make_session(PlanCore& plan, const std::string& dev
                                           uint64_t memory_budget_bytes,
                                           std::optional<uint64_t> stream, bool require_tuned,
                                           bool check_indices, uint32_t max_bindings,
-                                          uint32_t queue_depth, bool concurrent_steps) {
+                                          uint32_t queue_depth) {
   return std::make_unique<SessionCore>(plan.plan(), plan.device(device),
                                        SessionSettings{.jobs = jobs,
                                                        .profile = profile,
@@ -183,8 +183,7 @@ std::unique_ptr<SessionCore> make_session(PlanCore& plan, const std::string& dev
                                                        .require_tuned = require_tuned,
                                                        .check_indices = check_indices,
                                                        .max_bindings = max_bindings,
-                                                       .queue_depth = queue_depth,
-                                                       .concurrent_steps = concurrent_steps});
+                                                       .queue_depth = queue_depth});
 }
 
 void define_plan(nb::module_& module) {
@@ -209,7 +208,7 @@ void define_session(nb::module_& module) {
                   nb::arg("jobs"), nb::arg("profile"), nb::arg("pipeline_cache").none(),
                   nb::arg("memory_budget_bytes"), nb::arg("stream").none(),
                   nb::arg("require_tuned"), nb::arg("check_indices"), nb::arg("max_bindings"),
-                  nb::arg("queue_depth"), nb::arg("concurrent_steps"))
+                  nb::arg("queue_depth"))
       .def("close", &SessionCore::close)
       .def_prop_ro("is_open", &SessionCore::is_open)
       .def_prop_ro("device",

@@ -98,7 +98,6 @@ SessionCore::SessionCore(std::shared_ptr<Plan> plan, std::shared_ptr<Device> dev
   options.check_indices = settings.check_indices ? 1 : 0;
   options.max_bindings = settings.max_bindings;
   options.queue_depth = settings.queue_depth;
-  options.concurrent_steps = settings.concurrent_steps ? 1 : 0;
   rlx_session* made = nullptr;
   check(
       unlocked([&] { return rlx_session_create(plan_->get(), device_->get(), &options, &made); }));

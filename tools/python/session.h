@@ -27,7 +27,6 @@ struct SessionSettings {
   bool check_indices = false;
   uint32_t max_bindings = 0;
   uint32_t queue_depth = 1;
-  bool concurrent_steps = false;
 };
 
 // How often tensors went between host and device, or were copied to be contiguous.

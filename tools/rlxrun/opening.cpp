@@ -127,7 +127,6 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
   session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
   session_options.check_indices = options.check_indices.value_or(queue_depth == 1) ? 1 : 0;
   session_options.queue_depth = queue_depth;
-  session_options.concurrent_steps = options.concurrent_steps ? 1 : 0;
   if (!options.target.empty()) session_options.target = options.target.c_str();
   const PlanFacts facts = facts_of(plan);
   const LoadProgress progress("loading " + (facts.name.empty() ? "the plan" : facts.name) + ": " +

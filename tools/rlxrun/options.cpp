@@ -196,9 +196,6 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes; "
       "on unless turned off, or a language model's runs are queued: then it is clamped, read as "
       "zero or dropped");
-  app.add_flag("--concurrent-steps", options.concurrent_steps,
-               "CUDA: steps that do not wait for each other run at the same time; only where no "
-               "other process uses the GPU, whose driver otherwise may lose the run");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--weights-folder", options.weights_folder,
                  "Where the files lie that hold weights of a plan compiled with --external-weights "

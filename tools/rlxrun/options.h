@@ -95,7 +95,6 @@ struct Options {
   uint64_t memory_budget_bytes = 0;
   bool json = false;
   bool validate = false;
-  bool concurrent_steps = false;
   std::optional<bool> check_indices;  // where it is not said, a run checks unless runs are queued
   TuneMode tune = TuneMode::None;
   bool check_weights = false;

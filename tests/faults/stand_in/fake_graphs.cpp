@@ -52,15 +52,6 @@ bool has_lone_early_edges(const FakeGraph& graph) {
   return good;
 }
 
-bool branches(const FakeGraph& graph) {
-  size_t first = 0;
-  for (const auto& node : graph.nodes) {
-    if (node->edges_in > 1 || node->edges_out > 1) return true;
-    first += node->edges_in == 0 ? 1 : 0;
-  }
-  return first > 1;
-}
-
 bool is_launchable(const CUDA_KERNEL_NODE_PARAMS& params) {
   return fake_objects().is(params.func, FakeKind::Module) && params.gridDimX > 0 &&
          params.gridDimY > 0 && params.gridDimZ > 0 && params.blockDimX > 0 &&
@@ -194,7 +185,6 @@ CUresult FakeCuda::cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                unsigned long long) {
   if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
   if (!has_lone_early_edges(*reinterpret_cast<FakeGraph*>(graph))) return kInvalidHandle;
-  if (branches(*reinterpret_cast<FakeGraph*>(graph))) ++test::fault_control().branching_graphs;
   auto* made = new FakeExec;
   for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes)
     made->work.push_back(node->work);
@@ -213,10 +203,16 @@ CUresult FakeCuda::cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNo
 CUresult FakeCuda::cuGraphUpload(CUgraphExec exec, CUstream stream) {
   const bool known =
       fake_objects().is(exec, FakeKind::Exec) && fake_objects().is(stream, FakeKind::Stream);
-  return known ? CUDA_SUCCESS : kInvalidHandle;
+  if (!known) return kInvalidHandle;
+  const std::shared_ptr<bool> uploads = reinterpret_cast<FakeExec*>(exec)->uploads;
+  *uploads = true;
+  return put_work(stream, [uploads] { *uploads = false; });
 }
 CUresult FakeCuda::cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!fake_objects().is(exec, FakeKind::Exec)) return kInvalidHandle;
+  // Not even in the same stream: see EntryGraph::upload.
+  if (*reinterpret_cast<FakeExec*>(exec)->uploads)
+    misuse("a graph launched before its upload was waited for");
   return put_work(stream, [work = reinterpret_cast<FakeExec*>(exec)->work] {
     for (const FakeWork& one : work) one();
   });

@@ -286,7 +286,6 @@ class Session:
     check_indices: a run with an index outside its tensor raises IndexOutOfRange (default: yes, unless queue_depth is more than 1).
     memory_budget: bytes; a plan that needs more is refused. pipeline_cache: file for the driver's compiled pipelines. jobs: threads
     that make pipelines. require_tuned: refuse library products that were not tuned. max_bindings: sizes that stay recorded.
-    concurrent_steps: on CUDA, steps that do not wait for each other run at the same time; only where no other process uses the GPU.
 
     Errors. ArgumentError (ValueError) for a wrong name or shape, a closed session, a tensor of another device; DtypeError (TypeError);
     StateError, DeviceError, OutOfMemory, IndexOutOfRange. Each holds the library's sentence.
@@ -297,14 +296,14 @@ class Session:
     def __init__(self, plan: Union[Plan, str, os.PathLike, bytes], device: Optional[str] = None, *, stream: Any = None,
                  profile: bool = False, queue_depth: int = 1, check_indices: Optional[bool] = None, memory_budget: int = 0,
                  pipeline_cache: Union[str, os.PathLike, None] = None, jobs: int = 0, require_tuned: bool = False,
-                 max_bindings: int = 0, concurrent_steps: bool = False):
+                 max_bindings: int = 0):
         self.plan = plan if isinstance(plan, Plan) else Plan(plan)
         self._core = _core.Session.create(
             self.plan._core, _choose_device(self.plan) if device is None else device, jobs=jobs, profile=profile,
             pipeline_cache=None if pipeline_cache is None else os.fspath(pipeline_cache), memory_budget_bytes=memory_budget,
             stream=_stream_number(stream), require_tuned=require_tuned,
             check_indices=queue_depth == 1 if check_indices is None else check_indices, max_bindings=max_bindings,
-            queue_depth=queue_depth, concurrent_steps=concurrent_steps)
+            queue_depth=queue_depth)
         self._run = self._core.run
         self._index = {name: number for number, name in enumerate(self.plan.entries)}
 
