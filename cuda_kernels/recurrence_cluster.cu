@@ -6,7 +6,8 @@
 // Workgroup: 16 warps, each with RLX_WARP_UNITS units of h. Lane l has pieces l, l + 32, ... of 16 bytes of every row of its warp's
 //   weights: RLX_HELD_PIECES in registers, the others in shared memory, where no other thread reads them. Sums meet by
 //   shuffles, after which the lanes of a unit and a sequence share out its gates. Each new h goes to every workgroup of the cluster,
-//   counted in bytes on a barrier there: no workgroup waits for more than the values it reads. A workgroup alone is no cluster.
+//   counted in bytes on a barrier there: no workgroup waits for more than the values it reads. Warps without units leave before the
+//   first step. A workgroup alone is no cluster.
 // ptxas: spills because weights take what registers there are: a few words that a thread reads once a step.
 // Specializations besides: RLX_SHARERS, RLX_WARP_UNITS, RLX_HELD_PIECES; RLX_SHORT_BF16: w is bf16.
 // Numerics: f32 sums in a fixed order; one rounding into y.
@@ -47,6 +48,7 @@ RLX_FN int place_of(int unit) { return unit / 4 % (kPiece / 4) * (kDepth * 4 / k
 
 static_assert(kSums <= 32 && 32 % kSums == 0, "a lane keeps one sum");
 static_assert(kWarps * RLX_WARP_UNITS >= kGroupUnits, "warps have all units");
+static_assert((RLX_SHARERS - 1) * kGroupUnits < RLX_H, "workgroups have one at least");
 static_assert(RLX_H % kPiece == 0, "rows are whole pieces");
 
 RLX_DYNAMIC_SHARED(kWeightBytes + 2 * kStateBytes + 16);
@@ -210,6 +212,11 @@ RLX_MAIN {
   rlx_cluster_barrier();  // all have begun: their memory may be written
 #else
   rlx_barrier();
+#endif
+#if RLX_SHARERS > 1
+  // Nobody waits for a warp without units: it could fall two steps behind and then wait for a phase that is over, or let its workgroup
+  // end while others still send to it.
+  if (first_unit >= end_unit) return;
 #endif
 
   for (int step = 0; step < RLX_STEPS; ++step) {

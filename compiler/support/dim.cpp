@@ -481,7 +481,10 @@ void Dim::tell_fixed(const Dim& dim) {
 
 Dim required_at_least(const Dim& size, const Dim& needs, const Dim& least) {
   const Dim above = needs - least;
-  return above.range().least >= 0 ? size : size + min(max(above, 0), 0);
+  if (above.range().least >= 0) return size;
+  // What is 0 at most would count as 0 and be lost: an odd number of the same sign.
+  const Dim decides = above.range().most > 0 ? above : above * 2 + 1;
+  return size + min(max(decides, 0), 0);
 }
 
 Dim min(const Dim& a, const Dim& b) {

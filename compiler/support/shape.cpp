@@ -90,8 +90,11 @@ std::optional<Strides> reshape_strides(const Shape& shape, const Strides& stride
     Dim from_count = from[from_first];
     Dim to_count = target[to_first];
     while (from_count != to_count) {
-      const bool grow_from = from_count < to_count;
-      if (grow_from ? from_end == from.size() : to_end == target.size()) return std::nullopt;
+      // Counts that the run gives may compare either way while one divides the other.
+      const bool may_grow_from = from_end < from.size();
+      const bool may_grow_to = to_end < target.size();
+      if (!may_grow_from && !may_grow_to) return std::nullopt;
+      const bool grow_from = may_grow_from && (!may_grow_to || from_count < to_count);
       if (grow_from) {
         from_count *= from[from_end++];
       } else {

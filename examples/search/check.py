@@ -58,7 +58,7 @@ def tokenizer():
 def search(arguments, plan, lines, folder, *options):
     """Ids and embeddings of the lines, and what the program printed."""
     (folder / "text").write_bytes("".join(line + "\n" for line in lines).encode())
-    output = subprocess.run([arguments.search, plan, HERE / "model/vocab.txt", folder / "text", "--device", arguments.device,
+    output = subprocess.run([arguments.search, plan, folder / "text", "--device", arguments.device,
                              "--tokens", folder / "ids", "--embeddings", folder / "embeddings", *options, "--query", lines[0]],
                             check=True, capture_output=True, text=True).stdout
     ids = [[int(id) for id in line.split()] for line in (folder / "ids").read_text().splitlines()]
@@ -130,7 +130,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         subprocess.run([arguments.rlxc, HERE / "model/model.onnx", "-o", folder / "plan", "--target", arguments.target,
-                        "--precision", arguments.precision, "--dim", "batch=1:8", "--dim", f"seq=1:{MAX_TOKENS}"], check=True)
+                        "--precision", arguments.precision, "--dim", "batch=1:8", "--dim", f"seq=1:{MAX_TOKENS}",
+                        "--tokenizer", HERE / "model/tokenizer.json"], check=True)
         lines = plain + HARD_LINES
         ids, got, _ = search(arguments, folder / "plan", lines, folder)
         good = check_embeddings(session, ids, got, arguments.precision)

@@ -2,8 +2,8 @@
 #include "encoder.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <stdexcept>
-#include <string_view>
 
 namespace search {
 namespace {
@@ -15,6 +15,10 @@ constexpr const char* kEmbedding = "sentence_embedding";
 
 void check(rlx_status status) {
   if (status != RLX_OK) throw std::runtime_error(rlx_last_error());
+}
+
+void check_text(rlx_status status) {
+  if (status != RLX_OK) throw std::runtime_error(rlx_text_last_error());
 }
 
 [[noreturn]] void refuse(const char* entry, const std::string& fault) {
@@ -31,6 +35,7 @@ Encoder::Encoder(const std::string& plan, const std::string& device) {
   check(rlx_plan_open_file(plan.c_str(), nullptr, &opened_plan));
   plan_.reset(opened_plan);
   read_entry();
+  read_text();
   rlx_device* opened_device = nullptr;
   check(rlx_device_open(device.c_str(), &opened_device));
   device_.reset(opened_device);
@@ -63,6 +68,27 @@ void Encoder::read_entry() {
     }
     limits_ = {.rows = free_size(i, 0), .tokens = free_size(i, 1)};
   }
+}
+
+void Encoder::read_text() {
+  rlx_text* opened = nullptr;
+  check_text(rlx_text_open(plan_.get(), &opened));
+  text_.reset(opened);
+  rlx_text_info info = RLX_INIT(rlx_text_info);
+  check_text(rlx_text_get_info(text_.get(), &info));
+  adds_end_ = info.add_end != 0;
+}
+
+Tokens Encoder::tokens_of(std::string_view text) const {
+  size_t count = 0;
+  check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL, nullptr,
+                             0, &count));
+  std::vector<int32_t> ids(count);
+  check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL,
+                             ids.data(), ids.size(), &count));
+  const size_t kept = std::min(ids.size(), limits_.tokens);
+  if (kept < ids.size() && adds_end_) ids[kept - 1] = ids.back();
+  return {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(kept)};
 }
 
 // The largest value of a size that a run gives.

@@ -11,22 +11,18 @@
 #include <stdexcept>
 
 #include "encoder.h"
-#include "wordpiece.h"
 
 namespace search {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: search PLAN VOCABULARY TEXT [--device vulkan] [--query QUERY]... [--top 3]\n"
+    "usage: search PLAN TEXT [--device vulkan] [--query QUERY]... [--top 3]\n"
     "              [--tokens FILE] [--embeddings FILE] [--time RUNS]\n"
     "Without --query the queries are the lines of the standard input. --tokens writes the ids of "
     "each\nline, --embeddings f32[lines, width], --time the lines per second and ms per query.\n";
 
-// As the package was trained: what is beyond of a sentence is not read.
-constexpr size_t kMaxTokens = 256;
-
 struct Options {
-  std::vector<std::string> files;  // plan, vocabulary, text
+  std::vector<std::string> files;  // plan, text
   std::string device = "vulkan";
   std::vector<std::string> queries;
   size_t top = 3;
@@ -70,7 +66,7 @@ Options parse(int count, char** arguments) {
       throw std::runtime_error("there is no option " + argument);
     }
   }
-  if (options.files.size() != 3) throw std::runtime_error("PLAN, VOCABULARY and TEXT are wanted");
+  if (options.files.size() != 2) throw std::runtime_error("PLAN and TEXT are wanted");
   return options;
 }
 
@@ -116,10 +112,9 @@ class Search {
  public:
   Search(const Options& options)
       : options_(options),
-        words_(options.files[1]),
-        lines_(read_lines(options.files[2])),
+        lines_(read_lines(options.files[1])),
         encoder_(options.files[0], options.device) {
-    for (const std::string& line : lines_) sentences_.push_back(tokens_of(line));
+    for (const std::string& line : lines_) sentences_.push_back(encoder_.tokens_of(line));
     const double time = milliseconds([this] { embeddings_ = encoder_.embed(sentences_); });
     std::printf("%zu lines embedded on %s in %.1f ms, preparation included\n", lines_.size(),
                 encoder_.device_name().c_str(), time);
@@ -133,7 +128,7 @@ class Search {
   }
 
   void answer(const std::string& query) {
-    const Tokens tokens = tokens_of(query);
+    const Tokens tokens = encoder_.tokens_of(query);
     const std::vector<float> wanted = encoder_.embed({&tokens, 1});
     const size_t width = encoder_.width();
     std::vector<float> scores;
@@ -157,11 +152,11 @@ class Search {
     const size_t runs = options_.timed_runs;
     const double all = median_milliseconds(runs, [this] {
       std::vector<Tokens> sentences;
-      for (const std::string& line : lines_) sentences.push_back(tokens_of(line));
+      for (const std::string& line : lines_) sentences.push_back(encoder_.tokens_of(line));
       encoder_.embed(sentences);
     });
     const double one = median_milliseconds(runs, [this, &query] {
-      const Tokens tokens = tokens_of(query);
+      const Tokens tokens = encoder_.tokens_of(query);
       encoder_.embed({&tokens, 1});
     });
     std::printf("%.1f lines per second, %.3f ms per query (medians of %zu)\n",
@@ -169,12 +164,7 @@ class Search {
   }
 
  private:
-  [[nodiscard]] Tokens tokens_of(const std::string& text) const {
-    return words_.encode(text, std::min(kMaxTokens, encoder_.max_tokens()));
-  }
-
   const Options& options_;
-  WordPiece words_;
   std::vector<std::string> lines_;
   Encoder encoder_;
   std::vector<Tokens> sentences_;

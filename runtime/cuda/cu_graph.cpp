@@ -504,6 +504,12 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
   return {};
 }
 
+Status EntryGraph::upload(Context& context, CUstream stream) const {
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.cuGraphUpload(exec_.get(), stream), "cuGraphUpload"));
+  return context.check(context.api.cuStreamSynchronize(stream), "cuGraphUpload");
+}
+
 Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {
   const fb::Step& record = PlanView::steps(*linked.entry)[step];
   Launch launch(code.modules.at(record.kernel()));

@@ -57,6 +57,12 @@ class EntryGraph {
   static Status create(const StepCode& code, const LinkedEntry& linked, const GraphOptions& options,
                        CUstream capture, EntryGraph& graph);
 
+  // Puts the graph on the device, and waits until it is there: of a launch behind an upload in the
+  // same stream only the first branch waits for that. Where other processes keep the GPU busy the
+  // others begin without what the upload brings (driver 580.159: runs that never end, memory
+  // faults, illegal instructions). `stream`: one on which nothing runs.
+  [[nodiscard]] Status upload(Context& context, CUstream stream) const;
+
   // True where relink() suffices after an address of one of the step's values changed.
   [[nodiscard]] static bool can_relink(const fb::Entry& entry, uint32_t step) {
     return PlanView::steps(entry)[step].kind() == fb::StepKind::Dispatch &&

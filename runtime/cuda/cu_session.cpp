@@ -201,8 +201,7 @@ Status CudaSession::prepare_program(uint32_t program) {
         EntryGraph::create(code(program), state.linked,
                            {.step_count = static_cast<uint32_t>(steps.size()), .events = {}},
                            capture_.get(), state.graph));
-    RLX_RETURN_IF_ERROR(
-        context_.check(context_.api.cuGraphUpload(state.graph.exec(), stream_), "cuGraphUpload"));
+    RLX_RETURN_IF_ERROR(state.graph.upload(context_, capture_.get()));
   }
   state.stale_steps.clear();
   return {};

@@ -29,8 +29,8 @@ Status read_section(const rlx_plan* plan, std::vector<std::byte>& section) {
   const uint64_t size_bytes = rlx_plan_text_bytes(plan);
   if (size_bytes == 0) {
     return {RLX_INVALID_ARGUMENT,
-            "the plan has no text section: it was not compiled from a language model's file with "
-            "a tokenizer"};
+            "the plan has no text section: its model's file had no tokenizer that is read; rlxc "
+            "--tokenizer FILE gives a plan one"};
   }
   section.resize(size_bytes);
   const rlx_status code = rlx_plan_read_text(plan, section.data(), section.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode's normalisation form C, over utf8proc's tables.
+// Unicode's normalisation forms C and D, over utf8proc's tables.
 #include "runtime/text/normal_form.h"
 
 #include <utf8proc.h>
@@ -43,7 +43,7 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
   }
 }
 
-std::string utf8_of(std::vector<utf8proc_int32_t>& codes, size_t count) {
+std::string utf8_of(const std::vector<utf8proc_int32_t>& codes, size_t count) {
   std::string text;
   std::array<utf8proc_uint8_t, 4> bytes{};
   for (size_t i = 0; i < count; ++i) {
@@ -53,13 +53,7 @@ std::string utf8_of(std::vector<utf8proc_int32_t>& codes, size_t count) {
   return text;
 }
 
-}  // namespace
-
-std::optional<std::string> in_form_c(std::string_view text) {
-  // Below U+0300 nothing composes or decomposes; its first byte would be 0xCC.
-  const bool is_plain = std::all_of(
-      text.begin(), text.end(), [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
-  if (is_plain) return std::nullopt;
+std::vector<utf8proc_int32_t> decomposed(std::string_view text) {
   std::vector<utf8proc_int32_t> codes;
   while (!text.empty()) {
     const Utf8Step step = next_utf8(text);
@@ -67,6 +61,22 @@ std::optional<std::string> in_form_c(std::string_view text) {
     text.remove_prefix(step.bytes);
   }
   order_marks(codes);
+  return codes;
+}
+
+}  // namespace
+
+std::string in_form_d(std::string_view text) {
+  const std::vector<utf8proc_int32_t> codes = decomposed(text);
+  return utf8_of(codes, codes.size());
+}
+
+std::optional<std::string> in_form_c(std::string_view text) {
+  // Below U+0300 nothing composes or decomposes; its first byte would be 0xCC.
+  const bool is_plain = std::all_of(
+      text.begin(), text.end(), [](char byte) { return static_cast<unsigned char>(byte) < 0xCC; });
+  if (is_plain) return std::nullopt;
+  std::vector<utf8proc_int32_t> codes = decomposed(text);
   const utf8proc_ssize_t count =
       utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));

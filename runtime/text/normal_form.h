@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unicode's normalisation form C.
+// Unicode's normalisation forms C and D.
 #pragma once
 
 #include <optional>
@@ -10,5 +10,8 @@ namespace rlx {
 
 // UTF-8 in form C; nullopt where it is known without work to be so already.
 std::optional<std::string> in_form_c(std::string_view text);
+
+// UTF-8 in form D.
+std::string in_form_d(std::string_view text);
 
 }  // namespace rlx

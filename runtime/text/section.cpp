@@ -9,6 +9,7 @@
 #include "runtime/text/byte_pairs.h"
 #include "runtime/text/scores.h"
 #include "runtime/text/unigram.h"
+#include "runtime/text/word_pieces.h"
 
 namespace rlx {
 namespace {
@@ -47,9 +48,16 @@ Status check_tables(const fb::Text& section) {
   return {};
 }
 
+// Whether tokens of the kind have U+2581 for spaces.
+bool marks_spaces(fb::TokenizerKind kind) {
+  return kind == fb::TokenizerKind::Scores || kind == fb::TokenizerKind::Unigram;
+}
+
 // A field that the section's kind of tokenizer has no use for is a mistake of its writer.
 Status check_fields(const fb::Text& section) {
   const bool has_byte_pairs = section.kind() == fb::TokenizerKind::BytePairs;
+  const bool has_words = section.kind() == fb::TokenizerKind::WordPiece;
+  const bool has_pieces = marks_spaces(section.kind());
   const bool has_merges = holds_any(section.merges());
   const bool merges_pieces = has_merges && section.kind() == fb::TokenizerKind::Scores;
   struct Field {
@@ -62,13 +70,19 @@ Status check_fields(const fb::Text& section) {
       {"merges", has_merges, has_byte_pairs || merges_pieces},
       {"ignore_merges", section.ignore_merges(), has_byte_pairs},
       {"nfc", section.nfc(), has_byte_pairs},
-      {"scores", holds_any(section.scores()), !has_byte_pairs && !merges_pieces},
-      {"charsmap", holds_any(section.charsmap()), !has_byte_pairs},
-      {"add_space_prefix", section.add_space_prefix(), !has_byte_pairs},
+      {"scores", holds_any(section.scores()), has_pieces && !merges_pieces},
+      {"charsmap", holds_any(section.charsmap()), has_pieces},
+      {"add_space_prefix", section.add_space_prefix(), has_pieces},
       {"space_prefix_once", section.space_prefix_once(), section.add_space_prefix()},
       {"space_prefix_at_start", section.space_prefix_at_start(), section.add_space_prefix()},
-      {"remove_extra_spaces", section.remove_extra_spaces(), !has_byte_pairs},
-      {"white_space_is_space", section.white_space_is_space(), !has_byte_pairs},
+      {"remove_extra_spaces", section.remove_extra_spaces(), has_pieces},
+      {"white_space_is_space", section.white_space_is_space(), has_pieces},
+      {"cleans_text", section.cleans_text(), has_words},
+      {"separates_ideographs", section.separates_ideographs(), has_words},
+      {"strips_accents", section.strips_accents(), has_words},
+      {"lower_case", section.lower_case(), has_words},
+      {"most_word_characters", section.most_word_characters() != 0, has_words},
+      {"joins_punctuation", section.joins_punctuation(), has_words},
   };
   for (const Field& field : fields) {
     if (field.is_there && !field.is_used)
@@ -173,7 +187,7 @@ Status read_vocabulary(const fb::Text& section, Vocabulary& vocabulary) {
   const std::string_view bytes = bytes_of(*section.token_bytes());
   const flatbuffers::Vector<uint32_t>& ends = *section.token_ends();
   const auto& kinds = *section.token_kinds();
-  const bool has_marks = section.kind() != fb::TokenizerKind::BytePairs;
+  const bool has_marks = marks_spaces(section.kind());
   uint32_t begin = 0;
   for (uint32_t id = 0; id < ends.size(); ++id) {
     const TokenRecord token = {id, begin, ends.Get(id), static_cast<TokenKind>(kinds.Get(id))};
@@ -198,6 +212,8 @@ Status read_facts(const fb::Text& section, const Vocabulary& vocabulary, TextFac
   facts.add_end = section.add_end();
   facts.adds_space = section.add_space_prefix();
   facts.adds_space_behind_special = facts.adds_space && !section.space_prefix_at_start();
+  facts.shows_words = section.kind() == fb::TokenizerKind::WordPiece;
+  facts.joins_punctuation = section.joins_punctuation();
   RLX_RETURN_IF_ERROR(
       read_strips("strips_left", section.strips_left(), vocabulary, facts.strips_left));
   RLX_RETURN_IF_ERROR(
@@ -228,6 +244,8 @@ Status make_tokenizer(const fb::Text& section, const Vocabulary& vocabulary,
       return make_scores(section, vocabulary, tokenizer);
     case fb::TokenizerKind::Unigram:
       return make_unigram(section, vocabulary, tokenizer);
+    case fb::TokenizerKind::WordPiece:
+      return make_word_pieces(section, vocabulary, tokenizer);
   }
   return section_fault("unknown kind of tokenizer");
 }

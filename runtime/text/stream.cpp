@@ -2,10 +2,23 @@
 // Turns tokens into text as they come.
 #include "runtime/text/stream.h"
 
+#include <algorithm>
+
 #include "runtime/base/text.h"
 #include "runtime/text/utf8.h"
 
 namespace rlx {
+namespace {
+
+// What stands close to the word before it: Hugging Face's clean-up of BERT's tokens, each of which
+// has one space at most.
+bool joins_word_before(std::string_view text) {
+  static constexpr std::string_view kJoined[] = {" .",  " ?",  " !",   " ,",  " n't",
+                                                 " 'm", " 's", " 've", " 're"};
+  return std::ranges::any_of(kJoined, [text](auto joined) { return text.starts_with(joined); });
+}
+
+}  // namespace
 
 std::string_view TokenStream::text_of_token(uint32_t id) {
   const TokenKind kind = model_->vocabulary().kind(id);
@@ -22,12 +35,28 @@ std::string_view TokenStream::text_of_token(uint32_t id) {
   return drops_space && bytes.starts_with(' ') ? bytes.substr(1) : bytes;
 }
 
+std::string TokenStream::text_of_word(uint32_t id) {
+  const TokenKind kind = model_->vocabulary().kind(id);
+  if (control_ == ControlTokens::Hidden && kind == TokenKind::Control) return {};
+  std::string text(kind == TokenKind::Normal ? "" : " ");
+  text += model_->vocabulary().bytes(id);
+  const bool is_joined = model_->facts().joins_punctuation && joins_word_before(text);
+  if ((drops_space_ || is_joined) && text.starts_with(' ')) text.erase(0, 1);
+  drops_space_ = false;
+  return text;
+}
+
 Status TokenStream::put(int32_t id, std::string_view& shown) {
   if (!model_->vocabulary().has(id)) {
     return {RLX_INVALID_ARGUMENT,
             text_of("there is no token ", id, ", the text has ", model_->vocabulary().size())};
   }
-  held_ += text_of_token(static_cast<uint32_t>(id));
+  const auto token = static_cast<uint32_t>(id);
+  if (model_->facts().shows_words) {
+    held_ += text_of_word(token);
+  } else {
+    held_ += text_of_token(token);
+  }
   shown_.clear();
   std::string_view rest = held_;
   while (!rest.empty()) {

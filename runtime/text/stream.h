@@ -15,7 +15,8 @@ namespace rlx {
 enum class ControlTokens : uint8_t { Hidden, Shown };
 
 // Gives UTF-8: bytes of a character that is not complete are held back, those that can never be one
-// are U+FFFD. A tokenizer that puts a space before a text has it taken away again.
+// are U+FFFD. A tokenizer that puts a space before a text has it taken away again; one of words
+// has none before the first token that is shown.
 class TokenStream {
  public:
   TokenStream(std::shared_ptr<const TextModel> model, ControlTokens control)
@@ -28,6 +29,8 @@ class TokenStream {
 
  private:
   std::string_view text_of_token(uint32_t id);
+  // Of tokenizers that show words; moves on as text_of_token does.
+  std::string text_of_word(uint32_t id);
 
   std::shared_ptr<const TextModel> model_;
   ControlTokens control_;

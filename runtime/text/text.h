@@ -37,6 +37,8 @@ struct TextFacts {
   bool add_end = false;
   bool adds_space = false;                 // the tokenizer puts a space before a text
   bool adds_space_behind_special = false;  // and behind special tokens
+  bool shows_words = false;        // tokens are shown with a space before each that begins a word
+  bool joins_punctuation = false;  // but before punctuation that ends a sentence, and short forms
   std::vector<uint32_t> strips_left;   // special tokens that take white space before them with them
   std::vector<uint32_t> strips_right;  // or behind them; ascending, each once
   std::vector<int32_t> stop_ids;       // ascending, each once

@@ -41,13 +41,14 @@ double deviation(const KnownValue& value) {
 
 // What another device makes of a value: it may round each element to the other side, and where its
 // terms, which may be as large as the scale, cancel, a sum in another order moves what is left by
-// far more than that.
-void accumulate_error(KnownValue& value) {
+// far more than that. Attention's weights may be rounded before they meet v.
+void accumulate_error(KnownValue& value, const std::string& op) {
   const double rounding = half_ulp(value.stored.type.dtype);
+  const double terms = op == "attention" ? rounding * largest(value.stored) : 0;
   uint32_t random = 1;
   for (double& element : value.stored.floats) {
     random = random * 1664525 + 1013904223;  // up or down
-    const double error = rounding * std::fabs(element) + 0x1p-24 * value.scale;
+    const double error = std::max(rounding * std::fabs(element), terms) + 0x1p-24 * value.scale;
     element += random >> 31 == 0 ? error : -error;
   }
 }
@@ -195,7 +196,7 @@ std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
                      .scale = scale};
     if (value.plain.is_float() && !movements().contains(node.op)) value.exact = false;
     if (value.plain.is_float()) value.scale = std::max(scale, largest(value.plain));
-    if (!value.exact) accumulate_error(value);
+    if (!value.exact) accumulate_error(value, node.op);
     value.stored.round_to_dtype();
     if (value.exact) value.plain = value.stored;
     values.push_back(std::move(value));

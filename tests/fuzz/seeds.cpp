@@ -209,6 +209,14 @@ void add_text(Seeds& seeds) {
     pieces.charsmap.append("bc\0", 3);
     add(fb::EnumNameTokenizerKind(kind), pieces);
   }
+  test::TextSpec words = {.kind = fb::TokenizerKind::WordPiece, .cleans_text = true};
+  words.separates_ideographs = words.strips_accents = words.lower_case = true;
+  words.joins_punctuation = true;
+  words.most_word_characters = 20;
+  words.unknown = static_cast<int32_t>(words.add("[UNK]", fb::TokenKind::Control));
+  for (const char* piece : {" a", "a", "aa", " the", "th", "e", " 1", " \u4E16", " ."})
+    words.add(piece);
+  add(fb::EnumNameTokenizerKind(words.kind), words);
 }
 
 // The templates of a file that tests/text/make_template_cases.py wrote.

@@ -304,6 +304,26 @@ TEST_CASE("a tokenizer whose template begins with a token does so") {
   CHECK(text.begin() == 0);
 }
 
+TEST_CASE("a tokenizer frames text as RoBERTa's, and by one token behind it at most") {
+  const Read read = read_with(
+      small_tokenizer(kBytes + std::string(R"(, "post_processor": {"type": "RobertaProcessing",
+                   "sep": ["b", 1], "cls": ["a", 0], "trim_offsets": true})")));
+  REQUIRE(read.graph.has_value());
+  REQUIRE_FALSE(read.graph->text.empty());
+  const fb::Text& text = *fb::GetText(read.graph->text.data());
+  CHECK(text.add_begin());
+  CHECK(text.begin() == 0);
+  CHECK(text.add_end());
+  CHECK(text.end() == 1);
+  const Read two = read_with(small_tokenizer(
+      kBytes + std::string(R"(, "post_processor": {"type": "TemplateProcessing", "single": [
+                   {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "a"}},
+                   {"SpecialToken": {"id": "b"}}]})")));
+  REQUIRE(two.graph.has_value());
+  CHECK(two.graph->text.empty());
+  CHECK(two.diagnostics.text().find("puts two tokens behind text") != std::string::npos);
+}
+
 TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
   const auto check = [](const std::string& tokenizer, const std::string& why) {
     INFO(tokenizer);
@@ -313,7 +333,7 @@ TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
     INFO(read.diagnostics.text());
     CHECK(read.diagnostics.text().find(why) != std::string::npos);
   };
-  check(R"({"model": {"type": "WordPiece"}})", "of type \"WordPiece\"");
+  check(R"({"model": {"type": "WordLevel"}})", "of type \"WordLevel\"");
   check(small_tokenizer(R"({"type": "Metaspace", "replacement": "_"})"), "by another sign");
   check(small_tokenizer(R"({"type": "Metaspace", "replacement": "▁"})"), "before it merges");
   check(small_tokenizer("null"), "neither is byte-level nor marks spaces");
@@ -363,6 +383,77 @@ TEST_CASE("a tokenizer of pieces is read with its rules, its bytes and what its 
   REQUIRE(text.strips_right()->size() == 1);
   CHECK(text.strips_right()->Get(0) == 5);
   CHECK(text.begin() == -1);
+}
+
+// `parts`: members before the pre-tokenizer, each with a comma behind.
+std::string small_words(const std::string& model, const std::string& parts,
+                        const std::string& cut = "BertPreTokenizer") {
+  return R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "[CLS]": 1, "work": 2, "##ing": 3}, )" +
+         model + "}, " + parts + R"("pre_tokenizer": {"type": ")" + cut + "\"}}";
+}
+constexpr const char* kWordModel = R"("unk_token": "[UNK]", "continuing_subword_prefix": "##")";
+constexpr const char* kWordParts = R"(
+    "added_tokens": [{"id": 0, "content": "[UNK]", "special": true, "normalized": false},
+                     {"id": 1, "content": "[CLS]", "special": true, "normalized": false}],
+    "normalizer": {"type": "BertNormalizer", "lowercase": true, "strip_accents": null,
+                   "clean_text": false, "handle_chinese_chars": true},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},)";
+
+TEST_CASE("a tokenizer of words is read with its rules and what it puts around text") {
+  const Read read =
+      read_with(small_words(std::string(kWordModel) + R"(, "max_input_chars_per_word": 7)",
+                            kWordParts + std::string(R"("post_processor": {"type": "BertProcessing",
+                                "sep": ["work", 2], "cls": ["[CLS]", 1]},)")));
+  INFO(read.diagnostics.text());
+  REQUIRE(read.graph.has_value());
+  REQUIRE_FALSE(read.graph->text.empty());
+  const fb::Text& text = *fb::GetText(read.graph->text.data());
+  CHECK(text.kind() == fb::TokenizerKind::WordPiece);
+  REQUIRE(text.token_bytes()->size() == 18);
+  CHECK(std::string_view(reinterpret_cast<const char*>(text.token_bytes()->data()), 18) ==
+        "[UNK][CLS] working");
+  CHECK(text.token_kinds()->Get(0) == fb::TokenKind::Control);
+  CHECK(text.unknown() == 0);
+  CHECK(text.begin() == 1);
+  CHECK(text.add_begin());
+  CHECK(text.end() == 2);
+  CHECK(text.add_end());
+  CHECK(text.lower_case());
+  CHECK(text.strips_accents());
+  CHECK_FALSE(text.cleans_text());
+  CHECK(text.separates_ideographs());
+  CHECK(text.joins_punctuation());
+  CHECK(text.most_word_characters() == 7);
+}
+
+TEST_CASE("tokenizers of words with other rules are not read, and say why") {
+  const auto check = [](const std::string& tokenizer, const std::string& why) {
+    INFO(tokenizer);
+    const Read read = read_with(tokenizer);
+    REQUIRE(read.graph.has_value());
+    CHECK(read.graph->text.empty());
+    INFO(read.diagnostics.text());
+    CHECK(read.diagnostics.text().find(why) != std::string::npos);
+  };
+  check(small_words(R"("unk_token": "[UNK]")", kWordParts),
+        "without a \"continuing_subword_prefix");
+  check(small_words(R"("unk_token": "<unk>", "continuing_subword_prefix": "##")", kWordParts),
+        "whose \"unk_token\" is no token");
+  check(small_words(std::string(kWordModel) + R"(, "max_input_chars_per_word": 0)", kWordParts),
+        "\"max_input_chars_per_word\" is no number from 1");
+  check(small_words(kWordModel, kWordParts, "Whitespace"), "cuts text by \"Whitespace\"");
+  check(small_words(kWordModel, R"("normalizer": {"type": "Lowercase"},)"),
+        "normalizes text by \"Lowercase\"");
+  check(small_words(kWordModel, R"("decoder": {"type": "ByteLevel"},)"),
+        "makes text by \"ByteLevel\"");
+  check(small_words(kWordModel, R"("decoder": {"type": "WordPiece", "prefix": "@@"},)"),
+        "another \"prefix\" than \"##\"");
+  check(small_words(kWordModel,
+                    R"("added_tokens": [{"id": 4, "content": "x", "normalized": true}],)"),
+        "\"x\" is looked for in normalized text");
+  check(small_words(kWordModel, R"("post_processor": {"type": "BertProcessing",
+            "sep": ["[SEP]", 9], "cls": ["[CLS]", 1]},)"),
+        "ends text with \"[SEP]\", which is no token");
 }
 
 TEST_CASE("a tokenizer.json that is no JSON is an error") {

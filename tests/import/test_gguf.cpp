@@ -512,12 +512,65 @@ TEST_CASE("a converted model keeps its tokens and templates; a broken buffer of 
   }
 }
 
-TEST_CASE("a GGUF tokenizer that is not read is told, and the model runs on ids") {
+GgufWriter with_words(std::string word) {
   GgufWriter writer = small_llama();
   writer.key("tokenizer.ggml.model", std::string("bert"));
+  writer.key("tokenizer.ggml.pre", std::string("jina-v2-en"));
+  writer.key("tokenizer.ggml.tokens",
+             std::vector<std::string>{"[PAD]", "[UNK]", "[CLS]", "[SEP]", std::move(word), "ing",
+                                      "\xE2\x96\x81[unused1]"});
+  return writer.raw_key("tokenizer.ggml.token_type", kArray,
+                        raw_value<uint32_t>(5) + raw_value<uint64_t>(7) +
+                            raw_bytes(std::vector<int32_t>{3, 3, 3, 3, 1, 1, 1}));
+}
+
+TEST_CASE("BERT's tokens of a GGUF file: words behind a mark, ids by their keys or names") {
+  GgufWriter writer = with_words("\xE2\x96\x81work");
+  const SourceGraph graph = good_model(writer.bytes(), kDecodeAndFour);
+  const fb::Text& text = *text_of(graph);
+  CHECK(text.kind() == fb::TokenizerKind::WordPiece);
+  CHECK(token_of(text, 3) == "[SEP]");
+  CHECK(token_of(text, 4) == " work");
+  CHECK(token_of(text, 5) == "ing");
+  CHECK(text.unknown() == 1);
+  CHECK(text.begin() == 2);
+  CHECK(text.add_begin());
+  CHECK(text.end() == 3);
+  CHECK(text.add_end());
+  CHECK(text.cleans_text());
+  CHECK(text.separates_ideographs());
+  CHECK(text.strips_accents());
+  CHECK(text.lower_case());
+  CHECK(text.joins_punctuation());
+  CHECK(text.most_word_characters() == 100);
+  writer.key("tokenizer.ggml.cls_token_id", 0u).key("tokenizer.ggml.seperator_token_id", 2u);
+  writer.raw_key("tokenizer.ggml.add_sep_token", 7, raw_value<uint8_t>(0));
+  writer.raw_key("tokenizer.ggml.normalizer.strip_accents", 7, raw_value<uint8_t>(0));
+  const SourceGraph told = good_model(writer.bytes(), kDecodeAndFour);
+  CHECK(text_of(told)->begin() == 0);
+  CHECK(text_of(told)->end() == 2);
+  CHECK_FALSE(text_of(told)->add_end());
+  CHECK(text_of(told)->lower_case());
+  CHECK_FALSE(text_of(told)->strips_accents());
+}
+
+TEST_CASE("words with capitals keep them where a GGUF file does not say otherwise") {
+  GgufWriter writer = with_words("\xE2\x96\x81Work");
+  const SourceGraph cased = good_model(writer.bytes(), kDecodeAndFour);
+  CHECK_FALSE(text_of(cased)->lower_case());
+  CHECK_FALSE(text_of(cased)->strips_accents());
+  writer.raw_key("tokenizer.ggml.normalizer.lowercase", 7, raw_value<uint8_t>(1));
+  const SourceGraph told = good_model(writer.bytes(), kDecodeAndFour);
+  CHECK(text_of(told)->lower_case());
+  CHECK(text_of(told)->strips_accents());
+}
+
+TEST_CASE("a GGUF tokenizer that is not read is told, and the model runs on ids") {
+  GgufWriter writer = small_llama();
+  writer.key("tokenizer.ggml.model", std::string("rwkv"));
   const Diagnostics diagnostics = read_model(writer.bytes());
   CHECK(diagnostics.error_count() == 0);
-  check_error(diagnostics, DiagCode::BadField, "tokenizer \"bert\" is not read");
+  check_error(diagnostics, DiagCode::BadField, "tokenizer \"rwkv\" is not read");
   GgufWriter unknown = small_llama();
   unknown.key("tokenizer.ggml.model", std::string("gpt2"));
   unknown.key("tokenizer.ggml.pre", std::string("novel"));

@@ -82,6 +82,7 @@ TEST_CASE("a size with a requirement is that size and refuses where it does not 
   CHECK((four + 4) / 4 == 2);
   CHECK(to_string(four) == "4 + (min((max((seq - 2), 0)), 0))");
   CHECK(required_at_least(seq, seq, 2) == seq);
+  CHECK(required_at_least(4, free_dim("few", 0, 1), 1).is_free());  // that is all it can be
 }
 
 TEST_CASE("sizes of windows one behind the other keep few steps and their factors", "[dim]") {

@@ -4,6 +4,7 @@
 
 #include "tests/rlxc/tool_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/support/plan_fixture.h"
 #include "tests/support/text_fixture.h"
 
@@ -61,8 +62,56 @@ TEST_CASE("tokenize says where a plan has no text") {
   const ToolResult none = place.rlxc({"tokenize", plan, "--text", "a"});
   CHECK(none.exit_code == 2);
   CHECK(none.errors == "rlxc: error: " + plan +
-                           ": the plan has no text section: it was not compiled from a language "
-                           "model's file with a tokenizer\n");
+                           ": the plan has no text section: its model's file had no tokenizer that "
+                           "is read; rlxc --tokenizer FILE gives a plan one\n");
   CHECK(place.rlxc({"tokenize", plan}).exit_code == 1);
   CHECK(place.rlxc({"tokenize", plan, "--text", "a", "--ids", "1"}).exit_code == 1);
+}
+
+TEST_CASE("any plan carries the tokenizer that it is given") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const std::string words = place.write("words/tokenizer.json", R"({
+      "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "work": 3, "##ing": 4, "!": 5}},
+      "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+      "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", 2]},
+      "decoder": {"type": "WordPiece", "prefix": "##"}})");
+  for (const std::string& given : {words, place.path("words")}) {
+    const std::string plan = place.path("m.plan");
+    const ToolResult made = place.rlxc(
+        {model, "-o", plan, "--target", "vulkan", "--dim", "batch=2", "-q", "--tokenizer", given});
+    INFO(made.errors);
+    REQUIRE(made.exit_code == 0);
+    const ToolResult ids =
+        place.rlxc({"tokenize", plan, "--text", "W\u00D3rking! play", "--add-special", "--json"});
+    CHECK(nlohmann::json::parse(ids.output)["ids"] == nlohmann::json({1, 3, 4, 5, 0, 2}));
+    CHECK(place.rlxc({"tokenize", plan, "--ids", "3,4,5"}).output == "working!\n");
+  }
+  GgufWriter gguf;
+  gguf.key("tokenizer.ggml.model", std::string("bert"));
+  gguf.key("tokenizer.ggml.tokens",
+           std::vector<std::string>{"[UNK]", "[CLS]", "[SEP]", "\u2581work", "ing"});
+  const std::string given = place.write("words.gguf", gguf.bytes());
+  const std::string plan = place.path("gguf.plan");
+  REQUIRE(place
+              .rlxc({model, "-o", plan, "--target", "vulkan", "--dim", "batch=2", "-q",
+                     "--tokenizer", given})
+              .exit_code == 0);
+  const ToolResult ids =
+      place.rlxc({"tokenize", plan, "--text", "Working x", "--add-special", "--json"});
+  CHECK(nlohmann::json::parse(ids.output)["ids"] == nlohmann::json({1, 3, 4, 0, 2}));
+  const auto refused = [&](const std::string& tokenizer) {
+    const ToolResult result = place.rlxc({model, "-o", place.path("no.plan"), "--target", "vulkan",
+                                          "--dim", "batch=2", "--tokenizer", tokenizer});
+    CHECK(result.exit_code == 2);
+    return result.errors;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(refused(place.path("none.json")), "give a tokenizer.json"));
+  CHECK(has(refused(place.write("level.json", R"({"model": {"type": "WordLevel"}})")),
+            "a tokenizer of type \"WordLevel\" is not read"));
 }

@@ -13,7 +13,12 @@ for part in librlx librlx-dev; do cmake --install "$build_dir" --component $part
 cmake -S "$source_dir/examples/search" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/rlx" > "$work/log"
 cmake --build "$work/build" > "$work/log"
 
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' cat dog bird fish sings swims > "$work/vocab.txt"
+cat > "$work/tokenizer.json" << 'END'
+{"model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": {
+   "[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "cat": 4, "dog": 5, "bird": 6, "fish": 7, "sings": 8, "swims": 9}},
+ "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+ "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}}
+END
 printf '%s\n' 'the cat' 'A bird sings.' 'fish swims' 'dog, dog, dog and Dog' 'cat dog' > "$work/text"
 cat > "$work/model.json" << 'END'
 {"rlx_graph": 1, "symbols": [{"name": "batch", "min": 1, "max": 8}, {"name": "seq", "min": 1, "max": 64}],
@@ -32,8 +37,9 @@ cat > "$work/model.json" << 'END'
  "outputs": ["sentence_embedding"]}
 END
 bin=$build_dir/bin
-"$bin/rlxc" "$work/model.json" -o "$work/plan" --quiet --dim batch=1:2 --dim seq=1:16
-search() { "$work/build/search" "$work/plan" "$work/vocab.txt" "$work/text" "$@"; }
+compile() { "$bin/rlxc" "$work/model.json" -o "$@" --quiet; }
+compile "$work/plan" --dim batch=1:2 --dim seq=1:16 --tokenizer "$work/tokenizer.json"
+search() { "$work/build/search" "$work/plan" "$work/text" "$@"; }
 
 # lines LINE...: the answer holds exactly these, in order.
 expect() {
@@ -65,11 +71,16 @@ refuse() {
   "$work/build/search" "${@:3}" > "$work/answer" 2> "$work/error" || code=$?
   [ "$code" -eq "$1" ] && grep -q "$2" "$work/error" || { echo "wanted $1, $2; got $code:"; cat "$work/error"; exit 1; }
 }
-refuse 1 'PLAN, VOCABULARY and TEXT are wanted' "$work/plan"
-refuse 1 'is no number' "$work/plan" "$work/vocab.txt" "$work/text" --top many
-refuse 2 'cannot be opened' "$work/plan" "$work/vocab.txt" "$work/none"
-refuse 2 'no piece' "$work/plan" "$work/text" "$work/text"
-"$bin/rlxc" "$work/model.json" -o "$work/fixed" --quiet --dim batch=1 --dim seq=16
-refuse 2 'fixed; compile it with --dim' "$work/fixed" "$work/vocab.txt" "$work/text"
-refuse 2 '"nope"' "$work/plan" "$work/vocab.txt" "$work/text" --device nope
+refuse 1 'PLAN and TEXT are wanted' "$work/plan"
+refuse 1 'is no number' "$work/plan" "$work/text" --top many
+refuse 2 'cannot be opened' "$work/plan" "$work/none"
+compile "$work/without" --dim batch=1:2 --dim seq=1:16
+refuse 2 'the plan has no text section' "$work/without" "$work/text"
+compile "$work/fixed" --dim batch=1 --dim seq=16 --tokenizer "$work/tokenizer.json"
+refuse 2 'fixed; compile it with --dim' "$work/fixed" "$work/text"
+refuse 2 '"nope"' "$work/plan" "$work/text" --device nope
+# A line of more tokens than the plan takes ends as all do.
+printf 'cat %.0s' $(seq 40) > "$work/long"
+"$work/build/search" "$work/plan" "$work/long" --query cat --tokens "$work/ids" > "$work/answer"
+diff "$work/ids" <(echo "2$(printf ' 4%.0s' $(seq 14)) 3")
 echo "examples/search answers as it should"

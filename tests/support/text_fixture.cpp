@@ -58,7 +58,9 @@ std::vector<std::byte> serialise(const TextSpec& spec) {
       spec.ignore_merges, spec.nfc, spec.add_space_prefix, spec.remove_extra_spaces, spec.add_begin,
       spec.add_end, spec.begin, spec.end, spec.unknown, &spec.stop_ids, &templates,
       spec.context_tokens, spec.space_prefix_once, spec.space_prefix_at_start,
-      spec.white_space_is_space, &spec.strips_left, &spec.strips_right));
+      spec.white_space_is_space, &spec.strips_left, &spec.strips_right, spec.cleans_text,
+      spec.separates_ideographs, spec.strips_accents, spec.lower_case, spec.most_word_characters,
+      spec.joins_punctuation));
   const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   return {begin, begin + builder.GetSize()};
 }

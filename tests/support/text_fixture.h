@@ -47,6 +47,12 @@ struct TextSpec {
   std::vector<uint32_t> strips_right;
   std::vector<SpecTemplate> templates;
   uint32_t context_tokens = 0;
+  bool cleans_text = false;
+  bool separates_ideographs = false;
+  bool strips_accents = false;
+  bool lower_case = false;
+  uint32_t most_word_characters = 0;
+  bool joins_punctuation = false;
 
   // Appends a token; returns its id.
   uint32_t add(std::string_view bytes, fb::TokenKind kind = fb::TokenKind::Normal, float score = 0);

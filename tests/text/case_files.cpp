@@ -2,8 +2,10 @@
 // The committed vocabularies and the ids that other tokenizers give (make_cases.py).
 #include "tests/text/case_files.h"
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
 
 #include "runtime/text/stream.h"
 #include "tests/support/catch.h"
@@ -84,6 +86,37 @@ TextSpec checkpoint_text(const nlohmann::json& cases, const std::string& name) {
                                  is_control ? fb::TokenKind::Control : fb::TokenKind::UserDefined);
     if (added[2] == "lstrip") spec.strips_left.push_back(id);
     if (added[2] == "rstrip") spec.strips_right.push_back(id);
+  }
+  return spec;
+}
+
+TextSpec words_text(const nlohmann::json& cases, const std::string& name) {
+  constexpr std::string_view kMark = "##";
+  const bool is_whole = name == "words";
+  TextSpec spec = {.kind = fb::TokenizerKind::WordPiece};
+  spec.cleans_text = spec.separates_ideographs = name != "words_lowered";
+  spec.strips_accents = is_whole;
+  spec.lower_case = spec.joins_punctuation = name != "words_cased";
+  spec.most_word_characters = 50;
+  std::map<std::string, bool> added;
+  for (const auto& token : cases["added"]) added[token[0]] = token[1];
+  for (const std::string token : cases["tokens"]) {
+    const bool is_frame = token.size() > 2 && token.front() == '[';
+    const auto found = added.find(token);
+    if (token == "[UNK]") spec.unknown = static_cast<int32_t>(spec.tokens.size());
+    if (is_frame || (found != added.end() && found->second)) {
+      spec.add(token, fb::TokenKind::Control);
+    } else if (found != added.end()) {
+      spec.add(token, fb::TokenKind::UserDefined);
+    } else {
+      spec.add(token.starts_with(kMark) ? token.substr(kMark.size()) : " " + token);
+    }
+  }
+  for (const auto& token : cases["added"]) {
+    const auto id = static_cast<uint32_t>(std::ranges::find(cases["tokens"], token[0]) -
+                                          cases["tokens"].begin());
+    if (token[2] == "lstrip") spec.strips_left.push_back(id);
+    if (token[2] == "rstrip") spec.strips_right.push_back(id);
   }
   return spec;
 }

@@ -21,6 +21,8 @@ TextSpec pieces_text(const nlohmann::json& cases, fb::TokenizerKind kind);
 
 // The tokenizer of that name of pieces.json, over the vocabulary of scores.json or unigram.json.
 TextSpec checkpoint_text(const nlohmann::json& cases, const std::string& name);
+// BERT's tokenizer of words.json under that name.
+TextSpec words_text(const nlohmann::json& cases, const std::string& name);
 
 // A model of a section that must be right.
 std::shared_ptr<const TextModel> open_text(const TextSpec& spec);

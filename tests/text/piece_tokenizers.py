@@ -5,7 +5,7 @@ import json
 import pathlib
 import unicodedata
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 MARK = "\u2581"
@@ -66,6 +66,18 @@ def piece_tokenizers():
     }
 
 
+# Of BERT: uncased as MiniLM, cased, lower case alone.
+WORD_RULES = {
+    "words": {"lowercase": True},
+    "words_cased": {"lowercase": False},
+    "words_lowered": {"lowercase": True, "strip_accents": False, "handle_chinese_chars": False, "clean_text": False},
+}
+
+
+def word_tokenizers(characters):
+    return {name: words(characters, **rules) for name, rules in WORD_RULES.items()}
+
+
 def byte_tokenizer(patterns, ignore_merges, merges, alphabet):
     """`merges` are pairs of ids: b < 256 is byte b, 256 + i what merge i makes."""
     names = [alphabet[byte] for byte in range(256)]
@@ -78,13 +90,29 @@ def byte_tokenizer(patterns, ignore_merges, merges, alphabet):
     return with_added(tokenizer)
 
 
+def words(characters, **rules):
+    """BERT's: characters, at the front of a word and in it, and some longer parts."""
+    parts = ["the", "ker", "##nel", "gra", "##ph", "to", "##ken", "##ens", "caf", "cafe", "##é", "HTTP", "##Server", "##server", "世", "界", "'s", "##'s", "!?"]
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *characters, *("##" + character for character in characters), *parts]
+    tokenizer = Tokenizer(models.WordPiece({name: i for i, name in enumerate(dict.fromkeys(names))}, unk_token="[UNK]", max_input_chars_per_word=50))
+    tokenizer.normalizer = normalizers.BertNormalizer(**rules)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(cleanup=rules["lowercase"])
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in names[:4]])
+    frame = [("[CLS]", names.index("[CLS]")), ("[SEP]", names.index("[SEP]"))]
+    is_older = not rules["lowercase"]
+    tokenizer.post_processor = (processors.BertProcessing(frame[1], frame[0]) if is_older else
+                                processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=frame))
+    return with_added(tokenizer)
+
+
 def is_plain(text):
     """No space mark of its own, and no marks behind characters, which Precompiled swallows with what it replaces."""
     marks = lambda c: unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf") or c in "\uff9e\uff9f"
     return MARK not in text and not any(marks(c) for c in text)
 
 
-def ids_of(tokenizer, texts, is_trusted):
+def ids_of(tokenizer, texts, is_trusted, adds_frame=False):
     """Control tokens are found in trusted text alone."""
     tokenizer.encode_special_tokens = not is_trusted
-    return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    return [tokenizer.encode(text, add_special_tokens=adds_frame).ids for text in texts]

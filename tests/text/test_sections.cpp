@@ -32,6 +32,16 @@ TextSpec small_pieces() {
   return spec;
 }
 
+TextSpec small_words() {
+  TextSpec spec = {.kind = fb::TokenizerKind::WordPiece};
+  spec.cleans_text = spec.separates_ideographs = spec.strips_accents = spec.lower_case = true;
+  spec.joins_punctuation = true;
+  spec.most_word_characters = 8;
+  spec.unknown = static_cast<int32_t>(spec.add("[UNK]", fb::TokenKind::Control));
+  for (const char* token : {" a", "a", " the"}) spec.add(token);
+  return spec;
+}
+
 std::string charsmap_of(const std::vector<uint32_t>& units, std::string_view replacements) {
   const auto bytes = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
   std::string map(sizeof bytes + bytes, '\0');
@@ -68,7 +78,7 @@ TEST_CASE("bytes that are no section are refused") {
 TEST_CASE("every byte of a section may be another without harm") {
   TextSpec spec = small_pieces();
   spec.charsmap = charsmap_of(one_letter(0), std::string_view("b\0", 2));
-  for (const TextSpec& whole : {small_text(), spec}) {
+  for (const TextSpec& whole : {small_text(), spec, small_words()}) {
     const std::vector<std::byte> right = serialise(whole);
     for (size_t i = 0; i < right.size(); ++i) {
       std::vector<std::byte> wrong = right;
@@ -92,8 +102,8 @@ TEST_CASE("tokens that do not hold together are refused by number") {
         "text section: token 257 stands for a byte and has 7");
   CHECK(fault_of(small, [](TextSpec& spec) { spec.split = fb::WordSplit{77}; }) ==
         "text section: there is no split of words 77");
-  CHECK(fault_of(small, [](TextSpec& spec) { spec.kind = fb::TokenizerKind{3}; }) ==
-        "text section: there is no tokenizer of kind 3");
+  CHECK(fault_of(small, [](TextSpec& spec) { spec.kind = fb::TokenizerKind{4}; }) ==
+        "text section: there is no tokenizer of kind 4");
 }
 
 TEST_CASE("ids that are no tokens are refused") {
@@ -145,6 +155,27 @@ TEST_CASE("what a kind of tokenizer has no use for is refused by name") {
           spec.add_space_prefix = false;
           spec.space_prefix_once = true;
         }) == "text section: a tokenizer of kind Unigram has no use for \"space_prefix_once\"");
+}
+
+TEST_CASE("a tokenizer of words names the unknown one, and its words have a length") {
+  CHECK(fault_of(small_words(), [](TextSpec&) {}).empty());
+  CHECK(fault_of(small_words(), [](TextSpec& spec) { spec.unknown = -1; }) ==
+        "text section: its token for unknown words is -1, there are 4");
+  CHECK(fault_of(small_words(), [](TextSpec& spec) { spec.unknown = 4; }) ==
+        "text section: its token for unknown words is 4, there are 4");
+  CHECK(fault_of(small_words(), [](TextSpec& spec) { spec.most_word_characters = 0; }) ==
+        "text section: its words are to have at most 0 characters, wanted 1 or more");
+  CHECK(fault_of(small_words(), [](TextSpec& spec) { spec.add_space_prefix = true; }) ==
+        "text section: a tokenizer of kind WordPiece has no use for \"add_space_prefix\"");
+  CHECK(fault_of(small_words(), [](TextSpec& spec) { spec.nfc = true; }) ==
+        "text section: a tokenizer of kind WordPiece has no use for \"nfc\"");
+  for (const auto rule :
+       {&TextSpec::cleans_text, &TextSpec::separates_ideographs, &TextSpec::strips_accents,
+        &TextSpec::lower_case, &TextSpec::joins_punctuation}) {
+    CHECK(fault_of(small_pieces(), [rule](TextSpec& spec) {
+            spec.*rule = true;
+          }).starts_with("text section: a tokenizer of kind Unigram has no use for "));
+  }
 }
 
 TEST_CASE("special tokens alone strip") {

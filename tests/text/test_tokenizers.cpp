@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "runtime/include/rlx_text.h"
+#include "runtime/text/stream.h"
 #include "tests/support/catch.h"
 #include "tests/text/case_files.h"
 
@@ -85,6 +86,70 @@ TEST_CASE("unigram gives the ids of SentencePiece, with what its charsmap replac
   const nlohmann::json cases = read_cases("unigram");
   const auto model = open_text(pieces_text(cases, fb::TokenizerKind::Unigram));
   check_ids(*model, cases["texts"], cases["ids"]);
+}
+
+TEST_CASE("word pieces: normalised words of the longest tokens, or one for the unknown") {
+  TextSpec spec = {.kind = fb::TokenizerKind::WordPiece,
+                   .cleans_text = true,
+                   .separates_ideographs = true,
+                   .strips_accents = true,
+                   .lower_case = true,
+                   .most_word_characters = 6};
+  spec.unknown = static_cast<int32_t>(spec.add("[UNK]", fb::TokenKind::Control));
+  for (const char* token : {" cafe", " caf", "e", "es", " \u4E16", " !", " ", " e", "a"})
+    spec.add(token);
+  const auto ids = [&spec](std::string_view text) { return encode_typed(*open_text(spec), text); };
+  using Ids = std::vector<int32_t>;
+  CHECK(ids("Caf\u00C9es cafe\u0301 \u200Bcafee") == Ids{1, 4, 1, 1, 3});
+  // The longest token comes first, with no way back to a shorter one.
+  CHECK(ids("cafes") == Ids{0});
+  CHECK(ids("\u4E16\u4E16!!e") == Ids{5, 5, 6, 6, 8});
+  // A part that no token begins with, and a word of seven characters.
+  CHECK(ids("cafx eeeeee eeeeeee") == Ids{0, 8, 3, 3, 3, 3, 3, 0});
+  CHECK(ids(" \t\n").empty());
+  // What a user typed never makes a control token.
+  CHECK(ids("[UNK]") == Ids{0, 0, 0});
+  CHECK(encode_trusted(*open_text(spec), "[UNK]") == Ids{0});
+  CHECK(decode(open_text(spec), {1, 4, 6, 8}) == "cafees ! e");
+  CHECK(decode(open_text(spec), {0, 1, 0, 3, 6}) == "[UNK] cafe [UNK]e !");
+  spec.joins_punctuation = true;
+  CHECK(decode(open_text(spec), {1, 4, 6, 8}) == "cafees! e");
+  CHECK(decode(open_text(spec), {6, 6}) == "!!");
+  spec.strips_accents = spec.lower_case = spec.separates_ideographs = spec.cleans_text = false;
+  CHECK(ids("caf\u00E9 Cafe \u4E16\u4E16 cafe\u00A0e\u200B") == Ids{0, 0, 0, 1, 0});
+  spec.lower_case = true;
+  // Its lower case has two characters.
+  spec.add(" i");
+  spec.add("\u0307");
+  CHECK(ids("\u0130") == Ids{10, 11});
+}
+
+TEST_CASE("words give the ids of BERT's checkpoints, and their texts") {
+  const nlohmann::json cases = read_cases("words");
+  for (const auto& [name, trusted] : cases["trusted"].items()) {
+    INFO(name);
+    const auto model = open_text(words_text(cases, name));
+    check_ids(*model, cases["texts"], trusted, true);
+    check_ids(*model, cases["texts"], cases["typed"][name]);
+    REQUIRE(cases["shown"][name].size() == trusted.size());
+    for (size_t i = 0; i < trusted.size(); ++i) {
+      INFO(i);
+      CHECK(decode(model, cases["typed"][name][i]) == cases["shown"][name][i]);
+    }
+  }
+}
+
+TEST_CASE("control tokens that are hidden leave the words around them apart") {
+  const nlohmann::json cases = read_cases("words");
+  const auto model = open_text(words_text(cases, "words"));
+  TokenStream stream(model, ControlTokens::Hidden);
+  std::string text;
+  for (const int32_t id : encode_trusted(*model, "[CLS]the kernel[SEP] to<|end|>!")) {
+    std::string_view shown;
+    REQUIRE(stream.put(id, shown).ok());
+    text += shown;
+  }
+  CHECK(text + std::string(stream.end()) == "the kernel to!");
 }
 
 TEST_CASE("pieces merged by rank, and special tokens that strip, give the ids of checkpoints") {
@@ -220,5 +285,14 @@ TEST_CASE("hostile texts take no square of their length") {
   for (size_t length = 1; length <= 64; ++length)
     pieces.add(std::string(length, 'a'), fb::TokenKind::Normal, -1);
   CHECK(encode_typed(*open_text(pieces), std::string(kLength, 'a')).size() == kLength / 64);
+  // One word, of which the first token is one character and the others as long as they may be.
+  TextSpec words = {.kind = fb::TokenizerKind::WordPiece, .strips_accents = true};
+  words.most_word_characters = kLength;
+  words.unknown = static_cast<int32_t>(words.add("[UNK]", fb::TokenKind::Control));
+  words.add(" a");
+  for (size_t length = 1; length <= 64; ++length) words.add(std::string(length, 'a'));
+  const std::string word(kLength - 63, 'a');
+  CHECK(encode_typed(*open_text(words), word).size() == kLength / 64);
+  CHECK(encode_typed(*open_text(words), word + "b") == std::vector{0});
   CHECK(std::chrono::steady_clock::now() - start < kMost);
 }

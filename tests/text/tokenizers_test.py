@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints whose tokenizer.json Hugging Face's package wrote: `rlxc` must give its ids for random Unicode strings, from trusted text and
-from typed.
+from typed, of BERT's also with what stands around a text, and the text that the package makes of ids.
 
     python3 tests/text/tokenizers_test.py BUILD_BIN [--count 10000] [NAME ...]
 
@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 try:
     import tokenizers  # noqa: F401
@@ -31,6 +32,8 @@ BYTE_FAMILIES = ("Llama3", "Gpt4o", "Tekken", "DeepSeek3")
 def all_tokenizers():
     merges = piece_tokenizers.vocabulary("byte_pairs")["merges"]
     made = piece_tokenizers.piece_tokenizers()
+    # Characters of the first blocks; of others, words are unknown.
+    made.update(piece_tokenizers.word_tokenizers([chr(code) for code in range(33, 0x3100) if unicodedata.category(chr(code))[0] not in "CZ"]))
     for name in BYTE_FAMILIES:
         patterns = hard_texts.FAMILIES[name]
         made[name] = piece_tokenizers.byte_tokenizer(patterns, IGNORING.get(name, False), merges, hard_texts.byte_alphabet())
@@ -65,16 +68,36 @@ def run(command):
     return done.stdout
 
 
+def check_shown(name, tokenizer, rlxc, ids_of_texts, shows_control, folder):
+    """Texts of some hundred ids each, which streams show token by token."""
+    wrong = 0
+    for begin in range(0, len(ids_of_texts), 200):
+        ids = sum(ids_of_texts[begin:begin + 200], [])
+        want = tokenizer.decode(ids, skip_special_tokens=not shows_control)
+        flags = ["--special"] if shows_control else []
+        got = json.loads(run([rlxc, "tokenize", folder / "text.plan", "--ids", ",".join(map(str, ids)), "--json", *flags]))["text"]
+        if got != want:
+            wrong += 1
+            place = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+            near = slice(max(place - 30, 0), place + 30)
+            print(f"{name}: shown {got[near]!r}, wanted {want[near]!r}")
+    return wrong
+
+
 def check(name, tokenizer, rlxc, texts, folder):
     write_checkpoint(folder, tokenizer)
     if name == "unigram":
         texts = [text for text in texts if piece_tokenizers.is_plain(text)]
     run([rlxc, folder, "-o", folder / "text.plan", "--target", "vulkan", "--ctx", 16, "--chunks", 1, "-q"])
     (folder / "texts.json").write_text(json.dumps(texts))
+    has_words = name in piece_tokenizers.WORD_RULES
     wrong = 0
     for is_trusted in (True, False):
-        wanted = piece_tokenizers.ids_of(tokenizer, texts, is_trusted)
-        lines = run([rlxc, "tokenize", folder / "text.plan", "--texts", folder / "texts.json", *(["--special"] if is_trusted else [])])
+        wanted = piece_tokenizers.ids_of(tokenizer, texts, is_trusted, adds_frame=has_words)
+        if has_words:
+            wrong += check_shown(name, tokenizer, rlxc, wanted, is_trusted, folder)
+        flags = (["--special"] if is_trusted else []) + (["--add-special"] if has_words else [])
+        lines = run([rlxc, "tokenize", folder / "text.plan", "--texts", folder / "texts.json", *flags])
         for text, want, line in zip(texts, wanted, lines.splitlines(), strict=True):
             if json.loads(line) == want:
                 continue

@@ -10,8 +10,10 @@
 
 #include "compiler/emit/cuda_architecture.h"
 #include "compiler/extension/load_extension.h"
+#include "compiler/import/checkpoint/tokenizer.h"
 #include "compiler/lower/offer_names.h"
 #include "compiler/passes/pass.h"
+#include "schema/text_generated.h"
 #include "tools/request/check_text.h"
 
 namespace rlx {
@@ -125,7 +127,15 @@ std::optional<Module> load_request(CompileRequest& request, Diagnostics& diagnos
   std::optional<Module> module =
       load_entries(request.model, request.import, request.entries, diagnostics);
   if (!module) return std::nullopt;
-  check_text(module->text, {request.model, ""}, diagnostics);
+  if (!request.tokenizer.empty()) {
+    const int64_t context =
+        module->text.empty() ? 0 : fb::GetText(module->text.data())->context_tokens();
+    auto text = checkpoint::read_tokenizer_section(request.tokenizer, context, diagnostics);
+    if (!text) return std::nullopt;
+    module->text = std::move(*text);
+  }
+  const std::string& text_file = request.tokenizer.empty() ? request.model : request.tokenizer;
+  check_text(module->text, {text_file, ""}, diagnostics);
   if (diagnostics.has_errors() || !keep_values(*module, request.kept, diagnostics))
     return std::nullopt;
   return module;

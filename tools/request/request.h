@@ -19,6 +19,7 @@ struct CompileRequest {
   std::string model;  // a file or a checkpoint's folder
   ImportOptions import;
   std::vector<EntryRequest> entries;  // none: all
+  std::string tokenizer = {};         // as --tokenizer takes it; none: the model's own
   KeptValues kept;
   std::optional<Precision> precision;      // none: what the model's kind wants
   std::vector<std::string> architectures;  // names of CUDA's; none: the default ones

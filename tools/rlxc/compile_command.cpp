@@ -34,6 +34,7 @@ struct CompileArguments {
   std::string nvrtc;
   std::vector<std::string> entries;
   ImportArguments import;
+  std::string tokenizer;
   KeptValues kept;
   TrainingArguments training;
   int optimisation = 2;
@@ -190,6 +191,7 @@ int compile(const CompileArguments& arguments) {
   Progress progress(!arguments.quiet && tool::is_on_terminal());
   std::vector<PhaseTime> times;
   CompileRequest request{.model = arguments.model,
+                         .tokenizer = arguments.tokenizer,
                          .kept = arguments.kept,
                          .precision = arguments.precision,
                          .architectures = arguments.architectures,
@@ -257,6 +259,10 @@ void add_compile_command(CLI::App& app, Action& action) {
          "the entries of a plan share its weights and states")
       ->allow_extra_args(false);
   add_import_options(app, arguments->import);
+  app.add_option(
+      "--tokenizer", arguments->tokenizer,
+      "A tokenizer.json, its folder, or a GGUF file, whose tokenizer the plan is to carry in "
+      "place of the model's own: for networks that read text, as sentence embeddings");
   add_keep_options(app, arguments->kept);
   add_training_options(app, arguments->training);
   app.add_flag(

@@ -9,8 +9,8 @@
 
 namespace rlx::checkpoint {
 
-// Byte-level BPE; pieces merged by rank; pieces of the best sum of scores.
-enum class Family : uint8_t { Bytes, MergedPieces, Unigram };
+// Byte-level BPE; pieces merged by rank; pieces of the best sum of scores; BERT's words.
+enum class Family : uint8_t { Bytes, MergedPieces, Unigram, Words };
 
 // Puts the normalizer and the pre-tokenizer of tokenizer.json into `made` as keys. Throws NotRead
 // where they are others than spaces marked by U+2581, a space in front, and of Unigram a charsmap

@@ -3,17 +3,24 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "compiler/import/checkpoint/checkpoint_files.h"
 #include "compiler/import/checkpoint/piece_rules.h"
 #include "compiler/import/checkpoint/tokenizer_json.h"
 #include "compiler/import/checkpoint/word_cuts.h"
+#include "compiler/import/checkpoint/word_rules.h"
+#include "compiler/import/gguf/model_parts.h"
+#include "compiler/import/gguf/text.h"
+#include "compiler/import/model_files.h"
 #include "compiler/import/names.h"
 
 namespace rlx::checkpoint {
@@ -52,14 +59,14 @@ class TokenReader {
       const auto place = static_cast<size_t>(id);
       if (kinds[place] != kUnused)
         not_read("a tokenizer with two tokens of id " + std::to_string(id));
-      names[place] = name;
       kinds[place] = kind_of(name);
+      names[place] = text_of(name, kinds[place]);
     }
     made.texts("tokenizer.ggml.tokens", names);
     made.integers("tokenizer.ggml.token_type", kinds);
     if (family_ == Family::Unigram) {
       made.reals("tokenizer.ggml.scores", scores_by_id(names.size()));
-    } else {
+    } else if (family_ != Family::Words) {
       made.texts("tokenizer.ggml.merges", merges());
     }
     made.integers("tokenizer.rlx.strips_left", strips_left_);
@@ -77,10 +84,18 @@ class TokenReader {
 
  private:
   int32_t kind_of(const std::string& name) const {
-    if (family_ != Family::Bytes && name == unknown_) return kUnknown;
     const auto added = added_.find(name);
-    if (added != added_.end()) return added->second;
+    const bool is_added = added != added_.end();
+    // Of words the name of the unknown one is found in text as those of other special tokens are.
+    if (is_added && family_ == Family::Words) return added->second;
+    if (family_ != Family::Bytes && name == unknown_) return kUnknown;
+    if (is_added) return added->second;
     return has_byte_tokens_ && is_byte_name(name) ? kByte : kNormal;
+  }
+
+  std::string text_of(const std::string& name, int32_t kind) const {
+    if (family_ != Family::Words || kind != kNormal) return name;
+    return word_part(name, word_mark(model_));
   }
 
   // <0x41>
@@ -102,7 +117,8 @@ class TokenReader {
   }
 
   void read_vocabulary() {
-    has_byte_tokens_ = family_ != Family::Bytes && is_true(model_, "byte_fallback");
+    const bool has_pieces = family_ == Family::MergedPieces || family_ == Family::Unigram;
+    has_byte_tokens_ = has_pieces && is_true(model_, "byte_fallback");
     unknown_ = text_or_empty(model_, "unk_token");
     if (family_ == Family::Unigram) {
       read_pieces();
@@ -159,6 +175,9 @@ class TokenReader {
       if (is_true(*token, "single_word"))
         not_read("a tokenizer whose token " + in_quotes(name) + " is single_word");
       const bool is_special = is_true(*token, "special");
+      if (family_ == Family::Words && is_true(*token, "normalized", !is_special))
+        not_read("a tokenizer of words whose token " + in_quotes(name) +
+                 " is looked for in normalized text");
       const bool is_piece = !is_special && is_made_of_spaces(name);
       add(name, find(*token, "id"));
       if (is_piece) continue;
@@ -203,8 +222,17 @@ class TokenReader {
 
 struct Frame {
   std::string begin;  // a token; empty: none
-  bool adds_end = false;
+  std::string end;
 };
+
+// The token of a pair of it and its id.
+std::string token_of_pair(const JsonObject& step, std::string_view name) {
+  const JsonValue* pair = find(step, name);
+  const JsonArray* items = pair ? pair->array() : nullptr;
+  if (items == nullptr || items->size() != 2 || items->front().string() == nullptr)
+    not_read("a tokenizer whose " + in_quotes(name) + " is no token and its id");
+  return *items->front().string();
+}
 
 // Of the template for one text: special tokens in front of it and behind.
 Frame find_frame(const JsonObject& file) {
@@ -212,6 +240,10 @@ Frame find_frame(const JsonObject& file) {
   for (const JsonObject* step : steps_of(file, "post_processor", "processors")) {
     const std::string type = text_or_empty(*step, "type");
     if (type == "ByteLevel") continue;
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      frame = {.begin = token_of_pair(*step, "cls"), .end = token_of_pair(*step, "sep")};
+      continue;
+    }
     const JsonValue* single = find(*step, "single");
     if (type != "TemplateProcessing" || single == nullptr || single->array() == nullptr)
       not_read("a tokenizer that frames text by " + in_quotes(type));
@@ -221,8 +253,10 @@ Frame find_frame(const JsonObject& file) {
       const JsonObject* special = part ? find_object(*part, "SpecialToken") : nullptr;
       if (special == nullptr) {
         is_behind = true;
+      } else if (is_behind && frame.end.empty()) {
+        frame.end = text_or_empty(*special, "id");
       } else if (is_behind) {
-        frame.adds_end = true;
+        not_read("a tokenizer that puts two tokens behind text");
       } else if (frame.begin.empty()) {
         frame.begin = text_or_empty(*special, "id");
       } else {
@@ -254,11 +288,19 @@ void add_ids(const Config& config, const JsonObject& settings, const Frame& fram
   if (!begin) begin = tokens.id_of(named_token(settings, "bos_token"));
   add("bos_token_id", begin ? begin : config.begin_id);
   made.flag("tokenizer.ggml.add_bos_token", !frame.begin.empty());
-  made.flag("tokenizer.ggml.add_eos_token", frame.adds_end);
+  made.flag("tokenizer.ggml.add_eos_token", !frame.end.empty());
   std::vector<int64_t> ends = config.end_ids;
-  if (const auto end = tokens.id_of(named_token(settings, "eos_token"))) {
+  const auto end_in_front = [&](std::optional<int64_t> end) {
+    if (!end) return;
     std::erase(ends, *end);
     ends.insert(ends.begin(), *end);
+  };
+  end_in_front(tokens.id_of(named_token(settings, "eos_token")));
+  if (!frame.end.empty()) {
+    const auto end = tokens.id_of(frame.end);
+    if (!end)
+      not_read("a tokenizer that ends text with " + in_quotes(frame.end) + ", which is no token");
+    end_in_front(end);
   }
   const std::vector<std::string> keys = {"eos_token_id", "eot_token_id", "eom_token_id"};
   if (ends.size() > keys.size())
@@ -287,6 +329,7 @@ void add_templates(const std::string& folder, const JsonObject& settings, MadeFi
 Family family_of(const JsonObject& file, const JsonObject& model) {
   const std::string type = text_or_empty(model, "type");
   if (type == "Unigram") return Family::Unigram;
+  if (type == "WordPiece") return Family::Words;
   if (type != "BPE") not_read("a tokenizer of type " + in_quotes(type));
   if (!text_or_empty(model, "continuing_subword_prefix").empty() ||
       !text_or_empty(model, "end_of_word_suffix").empty())
@@ -308,14 +351,18 @@ void add_tokenizer(const std::string& folder, const JsonObject& file, const Conf
   const auto settings = read_json_file(folder, "tokenizer_config.json", diagnostics);
   if (family == Family::Bytes) {
     made.text("tokenizer.ggml.pre", std::string(name_of_cut(file, *model)));
+  } else if (family == Family::Words) {
+    add_word_rules(file, *model, made);
   } else {
     add_piece_rules(file, family, made);
   }
   TokenReader tokens(file, *model, family);
   tokens.read(made);
+  if (family == Family::Words && !tokens.unknown_id())
+    not_read("a tokenizer of words whose \"unk_token\" is no token");
   add_ids(config, settings.value_or(JsonObject()), find_frame(file), tokens, made);
   add_templates(folder, settings.value_or(JsonObject()), made, diagnostics);
-  constexpr std::array kNames = {"gpt2", "llama", "t5"};  // by Family
+  constexpr std::array kNames = {"gpt2", "llama", "t5", "wordpiece"};  // by Family
   made.text("tokenizer.ggml.model", kNames.at(static_cast<size_t>(family)));
 }
 
@@ -331,6 +378,61 @@ void read_tokenizer(const std::string& folder, const Config& config, MadeFile& m
     diagnostics.warning(DiagCode::BadField, {folder + "/" + kFile, ""},
                         reason.why + " is not read: the plan takes and gives ids alone");
   }
+}
+
+namespace {
+
+using Section = std::optional<std::vector<std::byte>>;
+
+constexpr const char* kWanted =
+    "give a tokenizer.json as Hugging Face's tokenizers write it, its folder, or a GGUF file";
+
+Section section_of(const gguf::File& file, const std::string& path, int64_t context,
+                   Diagnostics& diagnostics) {
+  gguf::Keys keys(file, path, diagnostics);
+  std::vector<std::byte> section =
+      gguf::read_text(keys, file, {.vocabulary = kMaxTokens, .context = context});
+  if (section.empty() && !diagnostics.has_errors())
+    diagnostics.error(DiagCode::UnsupportedOp, {path, ""}, "it has no tokenizer that is read",
+                      kWanted);
+  if (diagnostics.has_errors()) return std::nullopt;
+  return section;
+}
+
+Section section_of_json(const std::string& path, int64_t context, Diagnostics& diagnostics) {
+  const std::string folder = folder_of(path);
+  const std::string name = std::filesystem::path(path).filename().string();
+  const auto file = read_json_file(folder, name, diagnostics);
+  if (!file) {
+    if (!diagnostics.has_errors())
+      diagnostics.error(DiagCode::FileMissing, {path, ""}, "there is no such file", kWanted);
+    return std::nullopt;
+  }
+  MadeFile made;
+  try {
+    add_tokenizer(folder, *file, Config(), made, diagnostics);
+  } catch (const NotRead& reason) {
+    diagnostics.error(DiagCode::UnsupportedOp, {path, ""}, reason.why + " is not read");
+  }
+  if (diagnostics.has_errors()) return std::nullopt;
+  return section_of(made.file(), path, context, diagnostics);
+}
+
+}  // namespace
+
+Section read_tokenizer_section(const std::string& path, int64_t context, Diagnostics& diagnostics) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed))
+    return section_of_json(path + "/" + kFile, context, diagnostics);
+  const FileResult mapped = map_file(path);
+  if (const auto* fault = std::get_if<FileFault>(&mapped)) {
+    diagnostics.error(fault->code, {path, ""}, fault->message, kWanted);
+    return std::nullopt;
+  }
+  const auto& bytes = std::get<std::shared_ptr<const MappedFile>>(mapped)->bytes();
+  if (!gguf::has_magic(bytes)) return section_of_json(path, context, diagnostics);
+  const auto file = gguf::parse_file(bytes, path, diagnostics);
+  return file ? section_of(*file, path, context, diagnostics) : std::nullopt;
 }
 
 }  // namespace rlx::checkpoint

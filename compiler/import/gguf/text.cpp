@@ -50,10 +50,16 @@ struct Kind {
   TokenizerKind kind;
   bool adds_begin;  // where the file does not say, as of the next
   bool adds_end;
+  bool marks_words = false;  // U+2581 stands before tokens that begin a word, in the file alone
 };
 constexpr Kind kKinds[] = {{"gpt2", TokenizerKind::BytePairs, false, false},
                            {"llama", TokenizerKind::Scores, true, false},
-                           {"t5", TokenizerKind::Unigram, false, true}};
+                           {"t5", TokenizerKind::Unigram, false, true},
+                           {"wordpiece", TokenizerKind::WordPiece, false, false},
+                           {"bert", TokenizerKind::WordPiece, true, true, true}};
+constexpr std::string_view kWordMark = "\xE2\x96\x81";
+// Where a file does not say which words are too long: as of all BERT models known.
+constexpr int64_t kMostWordCharacters = 100;
 
 // GPT-2's alphabet shows each byte as one character: printable ones of Latin-1 as themselves, the
 // others as U+0100 and on, in their order.
@@ -107,7 +113,7 @@ class TextReader {
     if (merges_by_rank()) {
       keys_.find(key("scores"));  // some files have them; merges alone count
       read_merges();
-    } else {
+    } else if (kind_->kind != TokenizerKind::WordPiece) {
       read_scores();
     }
     read_ids();
@@ -196,6 +202,10 @@ class TextReader {
       if (byte) return {*byte};
       throw NotRead{"a tokenizer whose token " + in_quotes(name) + " of a byte names none"};
     }
+    if (kind_->marks_words && name.starts_with(kWordMark)) {
+      const std::string word(name.substr(kWordMark.size()));
+      return kinds_[id] == TokenKind::Normal ? " " + word : word;
+    }
     const bool is_shown =
         kind_->kind == TokenizerKind::BytePairs && kinds_[id] == TokenKind::Normal;
     const auto bytes = is_shown ? bytes_shown_as(name) : std::nullopt;
@@ -248,11 +258,30 @@ class TextReader {
     if (id >= 0) stop_ids_.push_back(static_cast<uint32_t>(id));
   }
 
+  int64_t id_named(std::string_view token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : static_cast<int64_t>(found->second);
+  }
+
+  // Ids where the keys of all kinds do not say.
+  struct UsualIds {
+    int64_t begin = -1;
+    int64_t end = -1;
+    int64_t unknown = -1;
+  };
+  UsualIds usual_ids() {
+    if (kind_->kind == TokenizerKind::Scores) return {.begin = 1, .end = 2, .unknown = 0};
+    if (!kind_->marks_words) return {};
+    return {.begin = id_or_none("cls_token_id", id_named("[CLS]")),
+            .end = id_or_none("seperator_token_id", id_named("[SEP]")),  // files spell it so
+            .unknown = id_named("[UNK]")};
+  }
+
   void read_ids() {
-    const bool has_scores = kind_->kind == TokenizerKind::Scores;  // whose ids are known
-    begin_ = id_or_none("bos_token_id", has_scores ? 1 : -1);
-    end_ = id_or_none("eos_token_id", has_scores ? 2 : -1);
-    unknown_ = id_or_none("unknown_token_id", has_scores ? 0 : -1);
+    const UsualIds usual = usual_ids();
+    begin_ = id_or_none("bos_token_id", usual.begin);
+    end_ = id_or_none("eos_token_id", usual.end);
+    unknown_ = id_or_none("unknown_token_id", usual.unknown);
     add_stop(end_);
     add_stop(id_or_none("eot_token_id"));
     add_stop(id_or_none("eom_token_id"));
@@ -260,7 +289,8 @@ class TextReader {
     stop_ids_.erase(std::unique(stop_ids_.begin(), stop_ids_.end()), stop_ids_.end());
     const bool adds_begin = kind_->adds_begin || (splitter_ && splitter_->adds_begin);
     adds_begin_ = keys_.flag(key("add_bos_token")).value_or(adds_begin) && begin_ >= 0;
-    adds_end_ = keys_.flag(key("add_eos_token")).value_or(kind_->adds_end) && end_ >= 0;
+    const char* end_key = kind_->marks_words ? "add_sep_token" : "add_eos_token";
+    adds_end_ = keys_.flag(key(end_key)).value_or(kind_->adds_end) && end_ >= 0;
     has_prefix_ = keys_.flag(key("add_space_prefix")).value_or(true);
     trims_ = keys_.flag(key("remove_extra_whitespaces")).value_or(false);
     read_own_keys();
@@ -287,6 +317,40 @@ class TextReader {
     has_prefix_at_start_ = keys_.flag("tokenizer.rlx.space_prefix_at_start").value_or(false);
     strips_left_ = ids("strips_left");
     strips_right_ = ids("strips_right");
+    if (kind_->kind == TokenizerKind::WordPiece) read_word_rules();
+  }
+
+  // GGUF says of BERT's rules at most whether capitals and accents count. Where it does not,
+  // capitals do if there are words with them.
+  void read_word_rules() {
+    const auto rule = [this](std::string_view name, bool absent) {
+      return keys_.flag("tokenizer.rlx." + std::string(name)).value_or(absent);
+    };
+    const bool is_bert = kind_->marks_words;
+    bool lowers = is_bert && !has_capitals();
+    if (is_bert) lowers = keys_.flag(key("normalizer.lowercase")).value_or(lowers);
+    bool strips = lowers;
+    if (is_bert) strips = keys_.flag(key("normalizer.strip_accents")).value_or(strips);
+    cleans_text_ = rule("cleans_text", is_bert);
+    separates_ideographs_ = rule("separates_ideographs", is_bert);
+    strips_accents_ = rule("strips_accents", strips);
+    lower_case_ = rule("lower_case", lowers);
+    joins_punctuation_ = rule("joins_punctuation", is_bert);
+    most_word_characters_ =
+        keys_.integer_in("tokenizer.rlx.most_word_characters", 1,
+                         std::numeric_limits<int32_t>::max(), kMostWordCharacters);
+  }
+
+  // Whether a word has a letter from A to Z; names in brackets are no words.
+  [[nodiscard]] bool has_capitals() const {
+    const auto is_capital = [](char letter) { return letter >= 'A' && letter <= 'Z'; };
+    for (size_t id = 0; id < names_.size(); ++id) {
+      std::string_view name = names_[id];
+      if (name.starts_with(kWordMark)) name.remove_prefix(kWordMark.size());
+      if (kinds_[id] != TokenKind::Normal || name.starts_with('[')) continue;
+      if (std::ranges::any_of(name, is_capital)) return true;
+    }
+    return false;
   }
 
   // The model's own template, and those with names of their own.
@@ -336,8 +400,17 @@ class TextReader {
     text.add_scores(scores);
     text.add_merges(merges);
     text.add_charsmap(map);
-    // Byte-level BPE leaves spaces as they are, whatever the keys' defaults say.
-    const bool marks_spaces = kind_->kind != TokenizerKind::BytePairs;
+    // Byte-level BPE and WordPiece leave spaces as they are, whatever the keys' defaults say.
+    const bool has_words = kind_->kind == TokenizerKind::WordPiece;
+    const bool marks_spaces = kind_->kind != TokenizerKind::BytePairs && !has_words;
+    if (has_words) {
+      text.add_cleans_text(cleans_text_);
+      text.add_separates_ideographs(separates_ideographs_);
+      text.add_strips_accents(strips_accents_);
+      text.add_lower_case(lower_case_);
+      text.add_most_word_characters(narrow<uint32_t>(most_word_characters_));
+      text.add_joins_punctuation(joins_punctuation_);
+    }
     text.add_add_space_prefix(marks_spaces && has_prefix_);
     text.add_space_prefix_once(marks_spaces && has_prefix_ && has_prefix_once_);
     text.add_space_prefix_at_start(marks_spaces && has_prefix_ && has_prefix_at_start_);
@@ -381,6 +454,12 @@ class TextReader {
   bool takes_white_space_ = false;
   bool has_prefix_once_ = false;
   bool has_prefix_at_start_ = false;
+  bool cleans_text_ = false;
+  bool separates_ideographs_ = false;
+  bool strips_accents_ = false;
+  bool lower_case_ = false;
+  bool joins_punctuation_ = false;
+  int64_t most_word_characters_ = 0;
   std::vector<uint32_t> strips_left_;
   std::vector<uint32_t> strips_right_;
   flatbuffers::FlatBufferBuilder builder_;

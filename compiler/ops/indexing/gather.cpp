@@ -5,10 +5,10 @@
 
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/indexing/block_rows.h"
+#include "compiler/ops/indexing/clamped_axis.h"
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
-#include "compiler/support/required_size.h"
 #include "schema/plan_header.h"
 #include "schema/rounding.h"
 
@@ -36,17 +36,7 @@ bool infer_gather(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
   }
   const bool clamp = ctx.node().op == "embedding" || ctx.attrs().text("oob") == "clamp";
-  const Dim& rows = from[static_cast<size_t>(*axis)];
-  const Dim count = element_count(to);
-  if (clamp && rows.range().least == 0 && count > 0) {
-    if (rows.range().most == 0 || to.empty()) {
-      return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(*axis) + " of " +
-                                              to_string(from) + (rows == 0 ? " is" : " may be") +
-                                              " empty: there is no row to clamp to");
-    }
-    // No row is wanted where there is none.
-    to[0] = required_at_least(to[0], rows, min(count, 1));
-  }
+  if (clamp && !require_clamped_axis(ctx, from, *axis, to)) return false;
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;
 }

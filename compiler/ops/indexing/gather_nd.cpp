@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ops/gradient.h"
+#include "compiler/ops/indexing/clamped_axis.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
 #include "schema/plan_header.h"
@@ -16,11 +17,8 @@ bool is_elements(const NodeContext& ctx) {
   return ctx.node().op == "gather_elements";
 }
 
-bool refuse_empty_axis(InferContext& ctx, const Shape& from, int64_t axis, const Shape& to) {
-  const bool clamp = ctx.attrs().text("oob") == "clamp";
-  if (!clamp || from[static_cast<size_t>(axis)] != 0 || element_count(to) == 0) return true;
-  return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(axis) + " of " + to_string(from) +
-                                          " is empty: there is nothing to clamp to");
+bool clamps(const NodeContext& ctx) {
+  return ctx.attrs().text("oob") == "clamp";
 }
 
 bool infer_elements(InferContext& ctx) {
@@ -40,8 +38,9 @@ bool infer_elements(InferContext& ctx) {
     return ctx.fail(DiagCode::BadShape, "index " + to_string(index) + " is larger than x " +
                                             to_string(from) + " in axis " + std::to_string(d));
   }
-  if (!refuse_empty_axis(ctx, from, *axis, index)) return false;
-  ctx.set_output(0, {ctx.dtype(0), index});
+  Shape to = index;
+  if (clamps(ctx) && !require_clamped_axis(ctx, from, *axis, to)) return false;
+  ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;
 }
 
@@ -74,7 +73,7 @@ bool infer_nd(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
   }
   for (int64_t axis = static_cast<int64_t>(batch); axis < first; ++axis) {
-    if (!refuse_empty_axis(ctx, from, axis, to)) return false;
+    if (clamps(ctx) && !require_clamped_axis(ctx, from, axis, to)) return false;
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;

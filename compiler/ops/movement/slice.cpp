@@ -27,8 +27,16 @@ SliceView whole(const Shape& shape, const Strides& strides) {
   return {.shape = shape, .offset = 0, .strides = strides};
 }
 
+// Where nothing is taken the start may lie behind the axis: backwards that is no place of x.
+Dim start_inside(const Dim& start, const Dim& size, const Dim& stride) {
+  return stride.range().least < 0 ? min(start, max(size, 1) - 1) : start;
+}
+
 void take(SliceView& view, size_t axis, const Dim& start, const Dim& count, int64_t step) {
-  if (count > 0) view.offset += start * view.strides[axis];
+  if (count > 0) {
+    const Dim& stride = view.strides[axis];
+    view.offset += start_inside(start, view.shape[axis], stride) * stride;
+  }
   view.shape[axis] = count;
   view.strides[axis] *= step;
 }
@@ -197,7 +205,7 @@ std::vector<SliceView> reverse_views(NodeContext& ctx, const Shape& shape, const
   SliceView view = whole(shape, strides);
   for (int64_t axis : *axes) {
     const auto i = static_cast<size_t>(axis);
-    take(view, i, shape[i] - 1, shape[i], -1);
+    take(view, i, max(shape[i], 1) - 1, shape[i], -1);
   }
   return {view};
 }

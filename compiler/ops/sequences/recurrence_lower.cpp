@@ -276,7 +276,7 @@ constexpr int64_t kClusterSharedBytes = 220 * 1024;
 constexpr int64_t kMostClusterGrid = 65535;
 
 struct ClusterPlan {
-  int64_t sharers = 0;  // workgroups of a cluster; 0: none that has room
+  int64_t sharers = 0;  // workgroups of a cluster, each with units; 0: they cannot be so many
   int64_t warp_units = 1;
   int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
   int64_t left_pieces = 0;  // in shared memory
@@ -303,7 +303,9 @@ ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t 
   plan.held_pieces = std::clamp<int64_t>(room / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
   const int64_t states = 2 * sequences * row_pieces * 32 * piece * 4;
-  if (sums > 32 || room < 0 || left_bytes(plan) + states > kClusterSharedBytes) plan.sharers = 0;
+  const bool has_idle = ceil_div(problem.hidden, sharers) * (sharers - 1) >= problem.hidden;
+  if (has_idle || sums > 32 || room < 0 || left_bytes(plan) + states > kClusterSharedBytes)
+    plan.sharers = 0;
   return plan;
 }
 
