@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention (ops.md 5.1): interface and shape rule.
+#include <algorithm>
+
 #include "compiler/ops/attention/attention_problem.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
@@ -133,7 +135,9 @@ bool attention_gradient(GradientContext& ctx) {
                     "cut them by slice");
   }
   NodeBuilder::Inputs inputs = ctx.node().inputs;
-  inputs.insert(inputs.begin() + 3, ctx.gradient());
+  // Behind q, k and v. (For insert() g++ 13 warns of a vector without memory.)
+  inputs.push_back(ctx.gradient());
+  std::rotate(inputs.begin() + kAttentionMask, inputs.end() - 1, inputs.end());
   const std::vector<ValueId> gradients = ctx.emit_all(
       "attention_backward", std::move(inputs), ctx.attributes(), ctx.wants(kAttentionBias) ? 4 : 3);
   for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV})
