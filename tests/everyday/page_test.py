@@ -46,7 +46,7 @@ def main():
             subprocess.run([rlxc, *command], check=True, stdout=subprocess.DEVNULL)
         page.write_text(page.read_text() + LOOK.replace("STEPS", str(STEPS)))
         shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser",
-                                "--virtual-time-budget=5000", "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
+                                "--virtual-time-budget=60000", "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240)
         if shown.returncode != 0:
             sys.exit(f"{browser} ended with {shown.returncode}: {shown.stderr[-500:]}")
         table = shown.stdout.partition('<tbody id="rows">')[2].partition("</tbody>")[0]
