@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registered extensions: what descriptions are refused for, and what their ops do in a graph.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "compiler/ops/registered_ops.h"
 #include "compiler/passes/pass.h"
 #include "compiler/reference/evaluate.h"
+#include "tests/support/catch.h"
 
 using namespace rlx;
 

@@ -210,7 +210,8 @@ TEST_CASE("a template that asks for too much is refused") {
     INFO(source);
     const Rendered out = render(source, "{}", {.limits = limits});
     CHECK(out.status.code() == RLX_INVALID_ARGUMENT);
-    CHECK_THAT(out.status.message(), Catch::Matchers::Contains(message));
+    INFO(out.status.message());
+    CHECK(out.status.message().find(message) != std::string::npos);
   };
   const std::string loops =
       "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}";
@@ -265,7 +266,8 @@ TEST_CASE("a template that is nested too deep or too long is refused") {
   const auto refuses = [](const std::string& source, const std::string& message) {
     const Rendered out = render(source);
     CHECK(out.status.code() == RLX_INVALID_PLAN);
-    CHECK_THAT(out.status.message(), Catch::Matchers::Contains(message));
+    INFO(out.status.message());
+    CHECK(out.status.message().find(message) != std::string::npos);
   };
   const auto repeat = [](std::string_view text, size_t count) {
     std::string out;

@@ -134,8 +134,7 @@ TEST_CASE("words give the ids of BERT's checkpoints, and their texts") {
     REQUIRE(cases["shown"][name].size() == trusted.size());
     for (size_t i = 0; i < trusted.size(); ++i) {
       INFO(i);
-      CHECK(decode(model, cases["typed"][name][i]) ==
-            cases["shown"][name][i].get<std::string>());
+      CHECK(decode(model, cases["typed"][name][i]) == cases["shown"][name][i].get<std::string>());
     }
   }
 }
