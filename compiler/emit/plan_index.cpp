@@ -6,10 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
-#include <limits>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 
@@ -18,6 +15,7 @@
 
 #include "compiler/dispatch/target_devices.h"
 #include "compiler/emit/gemm_table.h"
+#include "compiler/emit/kernel_params.h"
 #include "compiler/emit/size_table.h"
 #include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_module.h"
@@ -98,75 +96,11 @@ class BlobSection {
   std::map<std::vector<std::byte>, uint64_t> offsets_;
 };
 
-// What a kernel does with one pointer, over all steps that run it.
-struct KernelPointer {
-  uint32_t alignment_bytes = 1;
-  uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
-  uint32_t element_bytes = 1;
-  uint64_t addend_bytes = 0;  // behind the begin of its range
-  AccessMode mode = AccessMode::Read;
-};
-using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
-
-void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
-  const auto addend_bytes = static_cast<uint64_t>(access.offset_bytes - access.range_offset_bytes);
-  const auto [entry, added] =
-      pointers.try_emplace(access.position, KernelPointer{.element_bytes = access.element_bytes,
-                                                          .addend_bytes = addend_bytes,
-                                                          .mode = access.mode});
-  KernelPointer& pointer = entry->second;
-  RLX_CHECK(pointer.mode == access.mode,
-            step.op + " \"" + step.node + "\": one kernel instance uses a pointer in two modes");
-  RLX_CHECK(pointer.addend_bytes == addend_bytes,
-            step.op + " \"" + step.node +
-                "\": one kernel instance has a pointer at two distances from its range");
-  pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
-  pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
-  // The least that the expression shows, which may lie below what any run gives.
-  const int64_t least = std::max<int64_t>(access.range_bytes.range().least, 0);
-  pointer.min_bytes = std::min(pointer.min_bytes, static_cast<uint64_t>(least));
-}
-
 std::optional<fb::PixelWindow> window_of(const TensorMap& map) {
   if (!map.window) return std::nullopt;
   const PixelWindow& window = *map.window;
   return fb::PixelWindow(window.begin_w, window.begin_h, window.end_w, window.end_h,
                          window.stride_w, window.stride_h);
-}
-
-// What a kernel's record says about the words of its params that are no pointers.
-struct KernelWords {
-  std::vector<fb::ParamsCount> counts;
-  std::vector<uint32_t> plain;
-};
-
-// The words of free sizes are plain ones; how far the kernel goes by them, its reaches say.
-void add_size_words(const Specialization& specialization, KernelWords& words) {
-  for (const uint32_t position : specialization.size_positions) words.plain.push_back(position);
-  std::ranges::sort(words.plain);
-}
-
-// A count whose pointers the instance does not have bounds nothing. Where one bounds a pointer, it
-// alone says how many bytes the kernel needs: that differs from step to step.
-KernelWords words_of(const KernelRow& row, KernelPointers& pointers) {
-  KernelWords words;
-  std::set<uint32_t> unbounded;
-  std::set<uint32_t> counted;
-  for (const ParamsWord& word : all_params_words()) {
-    if (word.params != row.params) continue;
-    const auto pointer = word.bound ? pointers.find(word.bound->pointer) : pointers.end();
-    for (uint32_t i = 0; i < word.words; ++i) {
-      (pointer == pointers.end() ? unbounded : counted)
-          .insert(word.position + i * narrow<uint32_t>(sizeof(uint32_t)));
-    }
-    if (pointer == pointers.end()) continue;
-    const bool elements = word.bound->unit == ParamsWord::Unit::Elements;
-    words.counts.emplace_back(word.position, word.words,
-                              elements ? pointer->second.element_bytes : 1, word.bound->pointer);
-    pointer->second.min_bytes = 0;
-  }
-  std::ranges::set_difference(unbounded, counted, std::back_inserter(words.plain));
-  return words;
 }
 
 fb::AccessMode mode_of(AccessMode mode) {

@@ -270,6 +270,16 @@ Read read_with(const std::string& tokenizer, const std::string& settings = {}) {
   return read_at(folder.path());
 }
 
+// The model is read, its tokenizer is not.
+void check_unread(const std::string& tokenizer, const std::string& why) {
+  INFO(tokenizer);
+  const Read read = read_with(tokenizer);
+  REQUIRE(read.graph.has_value());
+  CHECK(read.graph->text.empty());
+  INFO(read.diagnostics.text());
+  CHECK(read.diagnostics.text().find(why) != std::string::npos);
+}
+
 TEST_CASE("a checkpoint's tokenizer and templates travel with the graph") {
   const std::string settings =
       R"({"eos_token": {"content": "<|im_end|>"}, "bos_token": "a", "chat_template": "{{ x }}"})";
@@ -325,35 +335,27 @@ TEST_CASE("a tokenizer frames text as RoBERTa's, and by one token behind it at m
 }
 
 TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
-  const auto check = [](const std::string& tokenizer, const std::string& why) {
-    INFO(tokenizer);
-    const Read read = read_with(tokenizer);
-    REQUIRE(read.graph.has_value());
-    CHECK(read.graph->text.empty());
-    INFO(read.diagnostics.text());
-    CHECK(read.diagnostics.text().find(why) != std::string::npos);
-  };
-  check(R"({"model": {"type": "WordLevel"}})", "of type \"WordLevel\"");
-  check(small_tokenizer(R"({"type": "Metaspace", "replacement": "_"})"), "by another sign");
-  check(small_tokenizer(R"({"type": "Metaspace", "replacement": "▁"})"), "before it merges");
-  check(small_tokenizer("null"), "neither is byte-level nor marks spaces");
-  check(small_tokenizer(R"({"type": "Whitespace"})"), "cut by \"Whitespace\"");
-  check(small_tokenizer(kBytes + std::string(R"(, "normalizer": {"type": "Lowercase"})")),
-        "normalizes text by \"Lowercase\"");
-  check(small_tokenizer(R"({"type": "Sequence", "pretokenizers": [
+  check_unread(R"({"model": {"type": "WordLevel"}})", "of type \"WordLevel\"");
+  check_unread(small_tokenizer(R"({"type": "Metaspace", "replacement": "_"})"), "by another sign");
+  check_unread(small_tokenizer(R"({"type": "Metaspace", "replacement": "▁"})"), "before it merges");
+  check_unread(small_tokenizer("null"), "neither is byte-level nor marks spaces");
+  check_unread(small_tokenizer(R"({"type": "Whitespace"})"), "cut by \"Whitespace\"");
+  check_unread(small_tokenizer(kBytes + std::string(R"(, "normalizer": {"type": "Lowercase"})")),
+               "normalizes text by \"Lowercase\"");
+  check_unread(small_tokenizer(R"({"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": "x+"}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})"),
-        "cuts words by \"x+\"");
-  check(small_tokenizer(kBytes, "3"), "a merge that is not of two parts");
-  check(small_tokenizer(kBytes, R"("a c")"), "merge \"a c\" speaks of");
-  check(R"({"model": {"type": "BPE", "vocab": {"a": 16000000}, "merges": []},
+               "cuts words by \"x+\"");
+  check_unread(small_tokenizer(kBytes, "3"), "a merge that is not of two parts");
+  check_unread(small_tokenizer(kBytes, R"("a c")"), "merge \"a c\" speaks of");
+  check_unread(R"({"model": {"type": "BPE", "vocab": {"a": 16000000}, "merges": []},
             "pre_tokenizer": )" +
-            std::string(kBytes) + "}",
-        "of 1 tokens with id 16000000");
-  check(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []},
+                   std::string(kBytes) + "}",
+               "of 1 tokens with id 16000000");
+  check_unread(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []},
             "pre_tokenizer": )" +
-            std::string(kBytes) + "}",
-        "two tokens of id 0");
+                   std::string(kBytes) + "}",
+               "two tokens of id 0");
 }
 
 TEST_CASE("a tokenizer of pieces is read with its rules, its bytes and what its tokens strip") {
@@ -427,33 +429,27 @@ TEST_CASE("a tokenizer of words is read with its rules and what it puts around t
 }
 
 TEST_CASE("tokenizers of words with other rules are not read, and say why") {
-  const auto check = [](const std::string& tokenizer, const std::string& why) {
-    INFO(tokenizer);
-    const Read read = read_with(tokenizer);
-    REQUIRE(read.graph.has_value());
-    CHECK(read.graph->text.empty());
-    INFO(read.diagnostics.text());
-    CHECK(read.diagnostics.text().find(why) != std::string::npos);
-  };
-  check(small_words(R"("unk_token": "[UNK]")", kWordParts),
-        "without a \"continuing_subword_prefix");
-  check(small_words(R"("unk_token": "<unk>", "continuing_subword_prefix": "##")", kWordParts),
-        "whose \"unk_token\" is no token");
-  check(small_words(std::string(kWordModel) + R"(, "max_input_chars_per_word": 0)", kWordParts),
-        "\"max_input_chars_per_word\" is no number from 1");
-  check(small_words(kWordModel, kWordParts, "Whitespace"), "cuts text by \"Whitespace\"");
-  check(small_words(kWordModel, R"("normalizer": {"type": "Lowercase"},)"),
-        "normalizes text by \"Lowercase\"");
-  check(small_words(kWordModel, R"("decoder": {"type": "ByteLevel"},)"),
-        "makes text by \"ByteLevel\"");
-  check(small_words(kWordModel, R"("decoder": {"type": "WordPiece", "prefix": "@@"},)"),
-        "another \"prefix\" than \"##\"");
-  check(small_words(kWordModel,
-                    R"("added_tokens": [{"id": 4, "content": "x", "normalized": true}],)"),
-        "\"x\" is looked for in normalized text");
-  check(small_words(kWordModel, R"("post_processor": {"type": "BertProcessing",
+  check_unread(small_words(R"("unk_token": "[UNK]")", kWordParts),
+               "without a \"continuing_subword_prefix");
+  check_unread(
+      small_words(R"("unk_token": "<unk>", "continuing_subword_prefix": "##")", kWordParts),
+      "whose \"unk_token\" is no token");
+  check_unread(
+      small_words(std::string(kWordModel) + R"(, "max_input_chars_per_word": 0)", kWordParts),
+      "\"max_input_chars_per_word\" is no number from 1");
+  check_unread(small_words(kWordModel, kWordParts, "Whitespace"), "cuts text by \"Whitespace\"");
+  check_unread(small_words(kWordModel, R"("normalizer": {"type": "Lowercase"},)"),
+               "normalizes text by \"Lowercase\"");
+  check_unread(small_words(kWordModel, R"("decoder": {"type": "ByteLevel"},)"),
+               "makes text by \"ByteLevel\"");
+  check_unread(small_words(kWordModel, R"("decoder": {"type": "WordPiece", "prefix": "@@"},)"),
+               "another \"prefix\" than \"##\"");
+  check_unread(small_words(kWordModel,
+                           R"("added_tokens": [{"id": 4, "content": "x", "normalized": true}],)"),
+               "\"x\" is looked for in normalized text");
+  check_unread(small_words(kWordModel, R"("post_processor": {"type": "BertProcessing",
             "sep": ["[SEP]", 9], "cls": ["[CLS]", 1]},)"),
-        "ends text with \"[SEP]\", which is no token");
+               "ends text with \"[SEP]\", which is no token");
 }
 
 TEST_CASE("a tokenizer.json that is no JSON is an error") {
