@@ -20,6 +20,9 @@ using rlx_uint = std::uint32_t;
 #define rlx_uint uint
 #endif
 
+// Threads of a subgroup whose code has cooperative matrices, which it shares.
+#define RLX_MATRIX_SUBGROUP 32
+
 #define RLX_REGION_BUFFERS 16
 #define RLX_REGION_INDEX_ERRORS (RLX_REGION_BUFFERS - 1)
 

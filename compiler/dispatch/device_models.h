@@ -29,7 +29,7 @@ inline constexpr DeviceModel kH200Vulkan = {
                      .second_pass = 3.6,
                      .second_pass_rate = 3e6}};
 
-constexpr DeviceModel h200_vulkan_nvidia() {
+constexpr DeviceModel h200_vulkan_coop() {
   DeviceModel model = kH200Vulkan;
   model.shared_bytes = 48 * 1024;
   // 347 tilings of 14 shapes (128 x 384..2304 x 384..3072, 512 x 1024 x 1024, 1024 x 2048..8192 x
@@ -51,7 +51,7 @@ constexpr DeviceModel h200_vulkan_nvidia() {
                 .all_shared_bytes = 48 * 1024};
   return model;
 }
-inline constexpr DeviceModel kH200VulkanNvidia = h200_vulkan_nvidia();
+inline constexpr DeviceModel kH200VulkanCoop = h200_vulkan_coop();
 
 constexpr DeviceModel h200_cuda() {
   DeviceModel model = kH200Vulkan;
@@ -152,16 +152,16 @@ inline constexpr DeviceModel kGenericVulkan = {
                      .second_pass = 3.6,
                      .second_pass_rate = 0.32e6}};
 
-constexpr DeviceModel generic_vulkan_nvidia() {
+constexpr DeviceModel generic_vulkan_coop() {
   DeviceModel model = kGenericVulkan;
-  model.shared_bytes = kH200VulkanNvidia.shared_bytes;
-  model.coop = kH200VulkanNvidia.coop;
+  model.shared_bytes = kH200VulkanCoop.shared_bytes;
+  model.coop = kH200VulkanCoop.coop;
   model.coop.products = 0.44e6;
   model.coop.cache_rate = 2.7e6;  // by multiprocessors and clocks
   model.coop.second_pass_rate = 0.46e6;
   return model;
 }
-inline constexpr DeviceModel kGenericVulkanNvidia = generic_vulkan_nvidia();
+inline constexpr DeviceModel kGenericVulkanCoop = generic_vulkan_coop();
 
 constexpr DeviceModel generic_cuda() {
   DeviceModel model = kH200Cuda;

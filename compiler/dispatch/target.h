@@ -19,6 +19,7 @@ struct Target {
   DeviceModel device;
   bool library_gemm;          // replays LibraryGemm steps
   bool cooperative_matrices;  // Feature::CooperativeMatrix and CooperativeBf16 of features.def
+  bool known_fragments;       // a thread's elements of a matrix lie as shaders/README.md says
   bool native_halves;         // Feature::NativeHalves
 
   [[nodiscard]] bool has(TargetFeature feature) const;

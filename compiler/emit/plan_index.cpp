@@ -573,10 +573,9 @@ std::optional<uint32_t> IndexBuilder::profile_of(const Target& target) const {
 Offset<fb::Variant> variant_table(FlatBufferBuilder& builder, const KernelCode& code,
                                   const PlacedCode& placed) {
   const auto entry_point = builder.CreateSharedString(code.entry_point);
-  constexpr uint32_t kAnySubgroupSize = 0;
   return fb::CreateVariant(builder, target_of(code.format), code.format, code.architecture,
                            placed.offset_bytes, placed.size_bytes, placed.hash, entry_point,
-                           code.workgroup.x, code.workgroup.y, code.workgroup.z, kAnySubgroupSize,
+                           code.workgroup.x, code.workgroup.y, code.workgroup.z, code.subgroup_size,
                            code.shared_bytes, code.features, code.dynamic_shared_bytes,
                            code.cluster_x, code.waits_for_predecessors);
 }

@@ -15,6 +15,8 @@
 #include "compiler/emit/spirv_module.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/check.h"
+#include "schema/features.h"
+#include "schema/kernel_params.h"
 
 namespace rlx {
 namespace {
@@ -128,6 +130,12 @@ MatrixElement matrix_element(const Specialization& specialization) {
   return is_bf16 ? MatrixElement::Bf16 : MatrixElement::F16;
 }
 
+// Code with cooperative matrices counts on one size, other code on none.
+uint32_t subgroup_size(const ModuleFacts& facts) {
+  return (facts.features & mask_of(Feature::CooperativeMatrix)) != 0 ? uint32_t{RLX_MATRIX_SUBGROUP}
+                                                                     : 0;
+}
+
 std::optional<KernelFault> check_facts(const ModuleFacts& facts,
                                        const Specialization& specialization) {
   if (!facts.unknown_capabilities.empty()) {
@@ -179,7 +187,8 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
                   .entry_point = std::move(facts.entry_point),
                   .workgroup = facts.workgroup,
                   .shared_bytes = facts.shared_bytes,
-                  .features = facts.features};
+                  .features = facts.features,
+                  .subgroup_size = subgroup_size(facts)};
   std::memcpy(code.bytes.data(), words.data(), code.bytes.size());
   return code;
 }

@@ -7,6 +7,7 @@
 #include "runtime/device/device_names.h"
 #include "runtime/device/wait_for_end.h"
 #include "runtime/vulkan/vk_features.h"
+#include "schema/kernel_params.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -111,6 +112,7 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
   physical.memory_budget = false;
   physical.executables = false;
   physical.conditional = false;
+  if (!physical.gives_subgroups_of(RLX_MATRIX_SUBGROUP)) physical.info.features &= ~kMatrixFeatures;
   physical.queue_family = adopted.queue_family;
   if (const uint64_t missing = kRequiredFeatures & ~physical.info.features; missing != 0) {
     return unsuitable("the adopted device \"" + physical.info.name + "\" was created without " +

@@ -80,6 +80,7 @@ struct PhysicalDevice {
   bool staging_only = false;  // device memory is not to be mapped
   uint32_t min_subgroup_size = 0;
   uint32_t max_subgroup_size = 0;
+  uint32_t max_subgroups = 0;          // of a workgroup that requires their size
   bool subgroup_size_control = false;  // a pipeline may require its subgroup size
   bool memory_budget = false;          // VK_EXT_memory_budget
   bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
@@ -89,6 +90,9 @@ struct PhysicalDevice {
   bool executables = false;           // VK_KHR_pipeline_executable_properties, enabled where wanted
   uint32_t timestamp_valid_bits = 0;  // 0: the queue cannot time
   double timestamp_nanoseconds = 0;   // per tick
+
+  // Whether a pipeline's subgroups have this size: all do, or those of pipelines that require it.
+  [[nodiscard]] bool gives_subgroups_of(uint32_t size) const;
 };
 
 // Fills everything of PhysicalDevice; `id` becomes info.id.

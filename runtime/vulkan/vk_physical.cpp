@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a physical device offers, asked once and turned into the terms of plans.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "runtime/vulkan/vk_context.h"
 #include "runtime/vulkan/vk_features.h"
+#include "schema/kernel_params.h"
 #include "schema/plan_generated.h"
 
 namespace rlx::vulkan {
@@ -67,11 +69,10 @@ void describe_memory(const InstanceApi& api, PhysicalDevice& device) {
 }
 
 // The features that stand for cooperative matrices which the device has.
-Status matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
-                       const VkPhysicalDeviceVulkan11Properties& vulkan11, uint64_t& features) {
+Status matrix_features(const InstanceApi& api, const PhysicalDevice& device, uint64_t& features) {
   features = 0;
   if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr ||
-      vulkan11.subgroupSize != 32) {
+      !device.gives_subgroups_of(RLX_MATRIX_SUBGROUP)) {
     return {};
   }
   std::vector<VkCooperativeMatrixPropertiesKHR> kinds;
@@ -80,7 +81,7 @@ Status matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
       VkCooperativeMatrixPropertiesKHR{.sType =
                                            VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR},
       [&](uint32_t* count, VkCooperativeMatrixPropertiesKHR* items) {
-        return api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, count, items);
+        return api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device.handle, count, items);
       },
       kinds));
   for (const VkCooperativeMatrixPropertiesKHR& kind : kinds) {
@@ -97,6 +98,12 @@ Status matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
 }
 
 }  // namespace
+
+bool PhysicalDevice::gives_subgroups_of(uint32_t size) const {
+  if (size == min_subgroup_size && size == max_subgroup_size) return true;
+  return subgroup_size_control && std::has_single_bit(size) && size >= min_subgroup_size &&
+         size <= max_subgroup_size;
+}
 
 Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
                 PhysicalDevice& described) {
@@ -146,12 +153,6 @@ Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   device.info.driver = std::string(vulkan12.driverName) + " " + vulkan12.driverInfo;
   device.info.features = features.mask() | property_features(vulkan11, vulkan12);
-  constexpr uint64_t kMatrices =
-      mask_of(Feature::CooperativeMatrix) | mask_of(Feature::CooperativeBf16);
-  uint64_t matrices = 0;
-  if (device.cooperative_matrix)
-    RLX_RETURN_IF_ERROR(matrix_features(api, handle, vulkan11, matrices));
-  device.info.features &= ~kMatrices | matrices;
   device.info.target = fb::TargetKind::Vulkan;
   device.info.subgroup_size = vulkan11.subgroupSize;
   device.info.max_workgroup_invocations = limits.maxComputeWorkGroupInvocations;
@@ -172,6 +173,10 @@ Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
       has_size_control ? size_control.minSubgroupSize : vulkan11.subgroupSize;
   device.max_subgroup_size =
       has_size_control ? size_control.maxSubgroupSize : vulkan11.subgroupSize;
+  device.max_subgroups = size_control.maxComputeWorkgroupSubgroups;
+  uint64_t matrices = 0;
+  if (device.cooperative_matrix) RLX_RETURN_IF_ERROR(matrix_features(api, device, matrices));
+  device.info.features &= ~kMatrixFeatures | matrices;
   device.timestamp_nanoseconds = limits.timestampPeriod;
   find_queue_family(api, device);
   describe_memory(api, device);

@@ -9,24 +9,31 @@
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/plan/plan_kernels.h"
+#include "schema/rounding.h"
 
 namespace rlx::vulkan {
 namespace {
 
-// Whether a pipeline must ask for the size, and whether it can have it.
-Status check_subgroup_size(const PhysicalDevice& device, const fb::Kernel& kernel, uint32_t size,
-                           bool& require) {
-  require = false;
-  if (size == 0 || (size == device.min_subgroup_size && size == device.max_subgroup_size))
-    return {};
-  require = true;
-  if (device.subgroup_size_control && size >= device.min_subgroup_size &&
-      size <= device.max_subgroup_size)
-    return {};
-  return unsuitable(text_of(kernel_text(kernel), " needs subgroups of ", size, ", device ",
-                            device.info.id, " has ", device.min_subgroup_size, " to ",
-                            device.max_subgroup_size,
-                            device.subgroup_size_control ? "" : " and cannot choose between them"));
+// Whether a pipeline must ask for the size of its subgroups, and whether it can have it.
+Status check_subgroup_size(const PhysicalDevice& device, const fb::Kernel& kernel,
+                           const fb::Variant& variant, bool& require) {
+  const uint32_t size = variant.subgroup_size();
+  require = size != 0 && device.min_subgroup_size != device.max_subgroup_size;
+  if (size != 0 && !device.gives_subgroups_of(size)) {
+    return unsuitable(text_of(kernel_text(kernel), " needs subgroups of ", size, ", device ",
+                              device.info.id, " has ", device.min_subgroup_size, " to ",
+                              device.max_subgroup_size,
+                              device.subgroup_size_control ? ""
+                                                           : " and cannot choose between them "
+                                                             "(VK_EXT_subgroup_size_control)"));
+  }
+  const uint64_t threads =
+      uint64_t{variant.workgroup_x()} * variant.workgroup_y() * variant.workgroup_z();
+  if (!require || ceil_div(threads, size) <= device.max_subgroups) return {};
+  return unsuitable(text_of(kernel_text(kernel), " needs ", ceil_div(threads, size),
+                            " subgroups of ", size, " in a workgroup, device ", device.info.id,
+                            " has at most ", device.max_subgroups,
+                            " of a size that is asked for (maxComputeWorkgroupSubgroups)"));
 }
 
 Status create_cache(Context& context, std::span<const std::byte> data, OwnedPipelineCache& cache) {
@@ -185,8 +192,7 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
   const fb::Variant* variant = PlanView::first_variant(record, fb::TargetKind::Vulkan);
   if (variant == nullptr) return unsuitable(kernel_text(record) + " has no Vulkan code");
   bool require_size = false;
-  RLX_RETURN_IF_ERROR(
-      check_subgroup_size(context.physical, record, variant->subgroup_size(), require_size));
+  RLX_RETURN_IF_ERROR(check_subgroup_size(context.physical, record, *variant, require_size));
 
   const std::span<const std::byte> code = plan.code(*variant);
   const VkShaderModuleCreateInfo module_info = {

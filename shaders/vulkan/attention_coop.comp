@@ -9,15 +9,16 @@
 // Specializations: RLX_Q storage type of q, k, v and y, f16 or bf16, as RLX_MATRIX; RLX_D, RLX_DV, multiples of 8 up to 256;
 //   RLX_VALUE_BLOCKS = RLX_DV / 16, rounded up; RLX_STAGES 1 or 2 tiles of keys and values in shared memory; RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS,
 //   RLX_HEADS_PER_KV, RLX_SQ, RLX_SK; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
-//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
+//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KNOWN_FRAGMENTS; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
 //   (storage type), RLX_SINKS_STRIDE; RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none).
 // generated/attention_coop.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_ATTENDS(mask value), RLX_SCORE(s) of
 //   the product s, and RLX_EXPONENT > 0: a score's weight is 2^(RLX_EXPONENT * score).
 // Phases of a tile: keys and values to shared memory; products with the keys; scores of what is disallowed, in tiles where something
 //   is; weights, from sums to left operands in the same registers; weights times values.
-// Fragments: the thread of a subgroup that holds an element of a matrix is the device's affair. What stands here is for the place
-//   that row_of and column_of name, in sums and left operands alike; a subgroup whose matrices are other takes plain_rows.
+// Fragments: the thread of a subgroup that holds an element of a matrix is the device's affair; outside matrices a thread has those that
+//   row_of and column_of name. RLX_KNOWN_FRAGMENTS 1: sums and left operands should lie so too, and a subgroup that finds them otherwise
+//   takes plain_rows. 0: nothing is known of them, and what leaves a matrix or becomes one passes through shared memory.
 // Numerics: products summed in f32; weights rounded to the storage type for the product with v, their sum not; 2^x by the device, for
 //   x <= 8: within 3 + 2|x| ulp, below the weights' own rounding. A disallowed key has weight 0; where that meets a value that is not
 //   finite, sums are NaN and the subgroup's queries are done again by plain_rows, around disallowed keys. A query without keys gives
@@ -49,14 +50,18 @@ RLX_PARAMS(AttentionParams);
 #endif
 
 // Shared memory in pieces of 16 bytes: rows of keys and of values, each with one more piece, so that eight rows touch all banks. At
-// first the queries pass through it, and two matrices of numbers.
+// first the queries pass through it, and, with RLX_KNOWN_FRAGMENTS, two matrices of numbers.
 #define RLX_KEY_PITCH (RLX_D_PIECES + 1)
 #define RLX_VALUE_PITCH (RLX_DV_PIECES + 1)
 #define RLX_VALUES_AT (RLX_KEYS * RLX_KEY_PITCH)
 #define RLX_STAGE_PIECES (RLX_VALUES_AT + RLX_KEYS * RLX_VALUE_PITCH)
 #define RLX_LEFT_NUMBERS_AT (RLX_TILE_QUERIES * RLX_KEY_PITCH)
 #define RLX_SUM_NUMBERS_AT (RLX_LEFT_NUMBERS_AT + 32)
+#if RLX_KNOWN_FRAGMENTS
 #define RLX_FIRST_PIECES (RLX_SUM_NUMBERS_AT + 64)
+#else
+#define RLX_FIRST_PIECES RLX_LEFT_NUMBERS_AT
+#endif
 #if RLX_FIRST_PIECES > RLX_STAGES * RLX_STAGE_PIECES
 RLX_SHARED rlx_uvec4 staged[RLX_FIRST_PIECES];
 #else
@@ -231,7 +236,7 @@ RLX_FN void stage_tile(rlx_uvec4 keys[RLX_KEY_LOADS], rlx_uvec4 values[RLX_VALUE
   }
 }
 
-// Queries of the group, and the numbers of places, row * 16 + column, as a left operand and as sums.
+// Queries of the group, and, with RLX_KNOWN_FRAGMENTS, the numbers of places, row * 16 + column, as a left operand and as sums.
 RLX_FN void stage_first(RLX_INDEX q_base, int first_query) {
   for (int i = int(rlx_local_index); i < RLX_TILE_QUERIES * RLX_D_PIECES; i += RLX_BLOCK_SIZE) {
     const int row = i / RLX_D_PIECES;
@@ -239,6 +244,7 @@ RLX_FN void stage_first(RLX_INDEX q_base, int first_query) {
     staged[row * RLX_KEY_PITCH + piece] =
         in_head(load_piece(p.q, q_base, RLX_Q_S, first_query + row, RLX_SQ, piece, RLX_D / 8), piece, RLX_D / 8);
   }
+#if RLX_KNOWN_FRAGMENTS
   for (int i = int(rlx_local_index); i < 64; i += RLX_BLOCK_SIZE) {
     const rlx_vec4 four = rlx_vec4(float(4 * i), float(4 * i + 1), float(4 * i + 2), float(4 * i + 3));
     staged[RLX_SUM_NUMBERS_AT + i] = floatBitsToUint(four);
@@ -248,7 +254,20 @@ RLX_FN void stage_first(RLX_INDEX q_base, int first_query) {
                                                   pack2(n + 6.0f, n + 7.0f));
     }
   }
+#endif
 }
+
+// ---- elements of matrices ----
+
+// RLX_TAKE(matrix, values, first): values[first + e] becomes the element of sums at (row_of(lane, e), column_of(lane, e)).
+// RLX_SCALE(matrix, i, factors): sums whose rows are the i-th 16 of the subgroup, times the factors of the rows held.
+// RLX_GIVE(values, matrix): RLX_TAKE the other way, to a left operand.
+#if RLX_KNOWN_FRAGMENTS
+#define RLX_TAKE(matrix, values, first) RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) values[(first) + e] = matrix[e];
+#define RLX_SCALE(matrix, i, factors) \
+  RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) matrix[e] *= factors[RLX_ROW_AT(i, e)];
+#define RLX_GIVE(values, matrix) \
+  RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) matrix[e] = RLX_CAT(rlx_element_, RLX_Q)(values[e]);
 
 // True where the elements of sums and left operands lie as row_of and column_of say. stage_first went before.
 RLX_FN bool fragments_are_known(int lane) {
@@ -264,6 +283,47 @@ RLX_FN bool fragments_are_known(int lane) {
   }
   return subgroupOr(other) == 0u;
 }
+#else
+// A subgroup's matrix on its way: 16 rows, f32 or of the storage type, each with one more piece, so that eight rows touch all banks.
+#define RLX_PASS_PITCH 5
+#define RLX_PASS_AT (rlx_local_index / rlx_u32(RLX_SUBGROUP) * rlx_u32(16 * RLX_PASS_PITCH))
+RLX_SHARED rlx_uvec4 passing[RLX_WARPS * 16 * RLX_PASS_PITCH];
+
+RLX_FN rlx_u32 passing_row(int lane, int e) { return RLX_PASS_AT + rlx_u32(row_of(lane, e) * RLX_PASS_PITCH); }
+RLX_FN float passing_value(int lane, int e) {
+  const int column = column_of(lane, e);
+  return rlx_from_bits(passing[passing_row(lane, e) + rlx_u32(column / 4)][column % 4]);
+}
+RLX_FN void pass_value(int lane, int e, float value) {
+  const int column = column_of(lane, e);
+  passing[passing_row(lane, e) + rlx_u32(column / 4)][column % 4] = rlx_bits(value);
+}
+// Elements e and e + 1 of the storage type; e is even.
+RLX_FN void pass_pair(int lane, int e, rlx_u32 pair) {
+  const int word = column_of(lane, e) / 2;
+  passing[passing_row(lane, e) + rlx_u32(word / 4)][word % 4] = pair;
+}
+
+// The threads go on together, so that the matrix that passes next finds the place free.
+#define RLX_TAKE(matrix, values, first)                                                                      \
+  coopMatStoreNV(matrix, passing, RLX_PASS_AT, RLX_PASS_PITCH, false);                                       \
+  rlx_subgroup_barrier();                                                                                    \
+  RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) values[(first) + e] = passing_value(lane, e);        \
+  rlx_subgroup_barrier();
+#define RLX_SCALE(matrix, i, factors)                                                                        \
+  coopMatStoreNV(matrix, passing, RLX_PASS_AT, RLX_PASS_PITCH, false);                                       \
+  rlx_subgroup_barrier();                                                                                    \
+  RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e)                                                      \
+    pass_value(lane, e, passing_value(lane, e) * factors[RLX_ROW_AT(i, e)]);                                 \
+  rlx_subgroup_barrier();                                                                                    \
+  coopMatLoadNV(matrix, passing, RLX_PASS_AT, RLX_PASS_PITCH, false);                                        \
+  rlx_subgroup_barrier();
+#define RLX_GIVE(values, matrix)                                                                             \
+  RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; e += 2) pass_pair(lane, e, pack2(values[e], values[e + 1])); \
+  rlx_subgroup_barrier();                                                                                    \
+  coopMatLoadNV(matrix, passing, RLX_PASS_AT, RLX_PASS_PITCH, false);                                        \
+  rlx_subgroup_barrier();
+#endif
 
 // The head's sink as attention.kernel's add_sink takes it in; shifts are powers of 2.
 RLX_FN void add_sink(Place at, inout float shift, inout float total, inout float share) {
@@ -346,7 +406,8 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RL
 
 // ---- the kernel ----
 
-#define RLX_SCORE_AT(i, j, e) scores[((i) * RLX_KEY_BLOCKS + (j)) * 8 + (e)]
+#define RLX_SCORE_AT(i, j, e) scores[((i) * RLX_KEY_BLOCKS + (j)) * RLX_MATRIX_SHARE + (e)]
+#define RLX_RESULT_AT(i, j, e) results[((i) * RLX_VALUE_BLOCKS + (j)) * RLX_MATRIX_SHARE + (e)]
 #define RLX_ROW_AT(i, e) ((i) * 2 + (e) / 4)  // of the rows held, where element e lies
 // A row's shift is its maximum or up to this below it, in powers of 2: then sums need not be brought to a new one.
 #define RLX_SLACK 8.0f
@@ -380,7 +441,11 @@ RLX_MAIN {
 
   stage_first(q_base, first_query);
   rlx_barrier();
-  const bool is_known = fragments_are_known(lane);
+#if RLX_KNOWN_FRAGMENTS
+  const bool is_usable = fragments_are_known(lane);
+#else
+  const bool is_usable = true;
+#endif
   rlx_left_matrix queries[RLX_ROW_BLOCKS][RLX_D_BLOCKS];
   RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
     RLX_UNROLL for (int d = 0; d < RLX_D_BLOCKS; ++d) {
@@ -420,7 +485,7 @@ RLX_MAIN {
     if (first_row >= RLX_SQ || tile > high.last || tile + RLX_KEYS <= low.first) continue;
 
     // Products.
-    float scores[RLX_ROW_BLOCKS * RLX_KEY_BLOCKS * 8];
+    float scores[RLX_ROW_BLOCKS * RLX_KEY_BLOCKS * RLX_MATRIX_SHARE];
     {
       rlx_sum_matrix products[RLX_ROW_BLOCKS][RLX_KEY_BLOCKS];
       RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
@@ -437,7 +502,7 @@ RLX_MAIN {
       }
       RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
         RLX_UNROLL for (int j = 0; j < RLX_KEY_BLOCKS; ++j) {
-          RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) RLX_SCORE_AT(i, j, e) = products[i][j][e];
+          RLX_TAKE(products[i][j], scores, (i * RLX_KEY_BLOCKS + j) * RLX_MATRIX_SHARE)
         }
       }
     }
@@ -478,19 +543,20 @@ RLX_MAIN {
       }
       RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
         RLX_UNROLL for (int j = 0; j < RLX_VALUE_BLOCKS; ++j) {
-          RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) sums[i][j][e] *= decay[RLX_ROW_AT(i, e)];
+          RLX_SCALE(sums[i][j], i, decay)
         }
       }
     }
     rlx_left_matrix weights[RLX_ROW_BLOCKS][RLX_KEY_BLOCKS];
     RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
       RLX_UNROLL for (int j = 0; j < RLX_KEY_BLOCKS; ++j) {
+        float own[RLX_MATRIX_SHARE];
         RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) {
           const int r = RLX_ROW_AT(i, e);
-          const float weight = exp2(RLX_SCORE_AT(i, j, e) * RLX_EXPONENT - zero_if_minus_infinity(shift[r]));
-          total[r] += weight;
-          weights[i][j][e] = RLX_CAT(rlx_element_, RLX_Q)(weight);
+          own[e] = exp2(RLX_SCORE_AT(i, j, e) * RLX_EXPONENT - zero_if_minus_infinity(shift[r]));
+          total[r] += own[e];
         }
+        RLX_GIVE(own, weights[i][j])
       }
     }
 
@@ -513,13 +579,15 @@ RLX_MAIN {
     add_sink(at, shift[r], total[r], share);
     inverse[r] = total[r] == 0.0f ? 0.0f : share / total[r];
   }
+  float results[RLX_ROW_BLOCKS * RLX_VALUE_BLOCKS * RLX_MATRIX_SHARE];
   rlx_u32 largest = 0u;
   RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
     RLX_UNROLL for (int j = 0; j < RLX_VALUE_BLOCKS; ++j) {
-      RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) largest = max(largest, rlx_bits(sums[i][j][e]) & 0x7FFFFFFFu);
+      RLX_TAKE(sums[i][j], results, (i * RLX_VALUE_BLOCKS + j) * RLX_MATRIX_SHARE)
+      RLX_UNROLL for (int e = 0; e < RLX_MATRIX_SHARE; ++e) largest = max(largest, rlx_bits(RLX_RESULT_AT(i, j, e)) & 0x7FFFFFFFu);
     }
   }
-  if (!is_known || subgroupMax(largest) >= RLX_INFINITY_BITS) {
+  if (!is_usable || subgroupMax(largest) >= RLX_INFINITY_BITS) {
     plain_rows(at, first_row, lane, q_base, k_base, v_base, y_base);
     return;
   }
@@ -528,7 +596,7 @@ RLX_MAIN {
     const RLX_INDEX to = y_base + RLX_INDEX(first_row + i * 16 + row_of(lane, e)) * RLX_Y_S +                            \
                          RLX_INDEX(j * 16 + column_of(lane, e));                                                         \
     const float factor = inverse[RLX_ROW_AT(i, e)];                                                                      \
-    rlx_put4(p.y, rlx_i64(to) * 2, pack2(sums[i][j][e] * factor, sums[i][j][e + 1] * factor));                           \
+    rlx_put4(p.y, rlx_i64(to) * 2, pack2(RLX_RESULT_AT(i, j, e) * factor, RLX_RESULT_AT(i, j, e + 1) * factor));         \
   }
 #define RLX_STORE(i, j) RLX_STORE_PAIR(i, j, 0) RLX_STORE_PAIR(i, j, 2) RLX_STORE_PAIR(i, j, 4) RLX_STORE_PAIR(i, j, 6)
   RLX_EACH_SUM(RLX_STORE)

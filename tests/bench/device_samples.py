@@ -152,6 +152,6 @@ def samples(target, small):
         return result + cuda_samples()
     sizes = SMALL_PRODUCTS if small else ENCODER_PRODUCTS
     result += [products(*size, "f32", 4, transposed=i % 2 == 0) for i, size in enumerate(sizes)]
-    if target == "vulkan-nvidia":
+    if target in ("vulkan-khr-coop", "vulkan-nvidia"):
         result += [products(*size, "f16", 4, transposed=i % 2 == 0) for i, size in enumerate(sizes + LARGE_PRODUCTS * (not small))]
     return result

@@ -90,7 +90,7 @@ def main():
         said = call(sys.executable, tool, "fit", folder, "--bin", fake, "--name", "made up", "--output", output)
         profile = json.loads(output.read_text())
     print(said)
-    expect(set(profile["targets"]) == {"vulkan", "vulkan-nvidia", "cuda"}, "models of other targets are gone")
+    expect(set(profile["targets"]) == {"vulkan", "vulkan-khr-coop", "vulkan-nvidia", "cuda"}, "models of other targets are gone")
     column = profile["targets"]["cuda"]
     numbers, fits = fit_device.numbers_of(column), column["fits"]
     for path in ("memory_gigabytes_per_second", "step_microseconds", "library_rates.f32", "library_rates.tf32", "library_tiles.rate"):

@@ -81,19 +81,26 @@ std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
 
 }  // namespace
 
-// Products, convolutions and attention by code for cooperative matrices.
+// Profiles with cooperative matrices, on each of which products, convolutions and attention run.
+constexpr const char* kMatrixTargets[] = {"vulkan-khr-coop", "vulkan-nvidia"};
+
 TEST_CASE("conformance on cooperative matrices", "[coop]") {
-  check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
-               {.target = "vulkan-nvidia"});
+  for (const char* target : kMatrixTargets) {
+    check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
+                 {.target = target});
+  }
 }
 
 TEST_CASE("conformance of attention on cooperative matrices", "[coop]") {
-  check_family(of_halves({attention_cases(), attention_block_cases(), attention_matrix_cases()}),
-               {.target = "vulkan-nvidia"});
+  for (const char* target : kMatrixTargets) {
+    check_family(of_halves({attention_cases(), attention_block_cases(), attention_matrix_cases()}),
+                 {.target = target});
+  }
 }
 
 TEST_CASE("conformance of convolutions on cooperative matrices", "[coop]") {
-  check_family(of_halves({conv_cases(), cooperative_conv_cases()}), {.target = "vulkan-nvidia"});
+  for (const char* target : kMatrixTargets)
+    check_family(of_halves({conv_cases(), cooperative_conv_cases()}), {.target = target});
 }
 
 // What is taken where the form that is taken first was left out.

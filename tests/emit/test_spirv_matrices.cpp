@@ -8,6 +8,7 @@
 #include "compiler/emit/spirv_module.h"
 #include "compiler/emit/spirv_words.h"
 #include "compiler/emit/vulkan_code.h"
+#include "schema/kernel_params.h"
 #include "tests/emit/kernel_folder.h"
 #include "tests/emit/kernel_result.h"
 #include "tests/support/catch.h"
@@ -67,6 +68,7 @@ TEST_CASE("matrices take the KHR form, each type with its use") {
   const KernelCode code = code_of(compile_product("rlx_left_matrix", "rlx_right_matrix", "f16"));
   CHECK((code.features & mask_of(Feature::CooperativeMatrix)) != 0);
   CHECK((code.features & mask_of(Feature::CooperativeBf16)) == 0);
+  CHECK(code.subgroup_size == RLX_MATRIX_SUBGROUP);
   const auto types = instructions(code, kTypeMatrix);
   REQUIRE(types.size() == 3);
   std::vector<uint32_t> uses;

@@ -105,6 +105,7 @@ TEST_CASE("the workgroup comes from the specialization and shared memory is coun
       wide));
   CHECK(code.workgroup == Extent3{.x = 8, .y = 4, .z = 2});
   CHECK(code.shared_bytes == 400);
+  CHECK(code.subgroup_size == 0);
 }
 
 TEST_CASE("generated text is included by name") {

@@ -20,7 +20,7 @@ MODEL = {
               {"op": "relu", "inputs": ["z"], "outputs": ["y"]}],
     "outputs": ["y"],
 }
-TARGETS = ["vulkan", "vulkan-nvidia", "vulkan-cpu"]
+TARGETS = ["vulkan", "vulkan-khr-coop", "vulkan-nvidia", "vulkan-cpu"]
 
 
 class Place:
@@ -51,14 +51,19 @@ def check_plans(place):
     told = json.loads(place.run("rlxc", "inspect", plan, "--json"))
     programs = told["targets"]["vulkan"]["programs"]
     want(list(programs) == TARGETS, "the plan's programs are those asked for")
-    want("CooperativeMatrix" in programs["vulkan-nvidia"]["features"], "one program needs matrices")
+    for target in ("vulkan-khr-coop", "vulkan-nvidia"):
+        want("CooperativeMatrix" in programs[target]["features"], f"{target} needs matrices")
+        want(("NativeHalves" in programs[target]["features"]) == (target == "vulkan-nvidia"), "one program needs native halves")
+    sizes = {variant["subgroup_size"] for kernel in json.loads(place.run("rlxc", "inspect", plan, "--kernels", "--json"))["kernels"]
+             if kernel["name"].endswith("_coop") for variant in kernel["variants"]}
+    want(sizes == {32}, f"code with matrices is for subgroups of 32: {sizes}")
     want("CooperativeMatrix" not in programs["vulkan"]["features"] + programs["vulkan-cpu"]["features"], "the others do not")
     want(programs["vulkan-cpu"]["made_for"] == "processors", "vulkan-cpu is made for processors")
     for target in TARGETS:
         single = place.compiled(target, "--target", target)
         want(single.read_bytes()[10] < 4, f"a plan of {target} alone is of an older minor")
         want("programs" not in json.loads(place.run("rlxc", "inspect", single, "--json"))["targets"]["vulkan"], f"{target} alone has no programs")
-    whole = place.compiled("twice", "--target", "vulkan-cpu,vulkan,vulkan-nvidia,vulkan")
+    whole = place.compiled("twice", "--target", "vulkan-cpu,vulkan,vulkan-nvidia,vulkan-khr-coop,vulkan")
     want(whole.read_bytes() == plan.read_bytes(), "the order of the targets changes no byte")
     return plan
 
@@ -71,9 +76,10 @@ def check_runs(place, plan):
     same = ["--expected", outputs / "y.npy", "--rtol", "2e-3", "--atol", "2e-3"]
     named = json.loads(place.run("rlxrun", plan, *seeded, "--target", "vulkan", *same, "--json"))
     want(named["program"] == "vulkan", "the named program runs")
-    refused = place.run("rlxrun", plan, *seeded, "--target", "vulkan-nvidia", code=3)
-    for text in ("VK_KHR_cooperative_matrix", "it runs the plan's program vulkan-cpu, vulkan"):
-        want(text in refused, f"the refusal names {text}: {refused}")
+    for target in ("vulkan-khr-coop", "vulkan-nvidia"):
+        refused = place.run("rlxrun", plan, *seeded, "--target", target, code=3)
+        for text in ("VK_KHR_cooperative_matrix, and VK_EXT_subgroup_size_control", "it runs the plan's program vulkan-cpu, vulkan"):
+            want(text in refused, f"the refusal names {text}: {refused}")
     want("no program \"metal\"" in place.run("rlxrun", plan, *seeded, "--target", "metal", code=2), "an unknown program is told")
 
 
@@ -107,7 +113,7 @@ def check_pipeline_cache(place, plan):
 
 def check_pipelines(place, plan):
     table = place.run("rlxc", "check", plan)
-    for text in ("program vulkan-cpu: ", "program vulkan: ", "0 refused", "program vulkan-nvidia: not checked", "| matmul"):
+    for text in ("program vulkan-cpu: ", "program vulkan: ", "0 refused", "program vulkan-khr-coop: not checked", "program vulkan-nvidia: not checked", "| matmul"):
         want(text in table, f"the table has {text}: {table}")
     told = json.loads(place.run("rlxc", "check", plan, "--json"))
     want([program["program"] for program in told["programs"]] == TARGETS, "each program is told")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of attention's layouts, diagnostics and tiling.
+#include "compiler/dispatch/target.h"
 #include "compiler/ops/attention/attention_mma_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
@@ -210,6 +211,18 @@ TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 264}, "up to 256"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 3, .dim = 64}, "3 queries do not fill"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .keys = 0, .dim = 64}, "no keys"));
+}
+
+TEST_CASE("attention_passes_matrices_through_memory_where_fragments_are_not_known") {
+  for (const Target& target : all_targets()) {
+    if (!target.cooperative_matrices) continue;
+    OneNode node = mma_attention({.dtype = DType::f16, .tokens = 33, .dim = 64});
+    node.target = target.name;
+    const Program program = lower(node);
+    INFO(target.name);
+    CHECK(kernel_of(program, 0).kernel == KernelId::attention_coop);
+    CHECK(defined(program, "RLX_KNOWN_FRAGMENTS") == (target.name == "vulkan-nvidia" ? 1 : 0));
+  }
 }
 
 // The sizes are those of the conformance cases "full device, ...".

@@ -240,7 +240,7 @@ TEST_CASE("wrong use is told what is right") {
   std::vector<std::string> other_target = compile_arguments(place);
   other_target[4] = "metal";
   CHECK(contains(expect(1, place, other_target).errors,
-                 "targets are: vulkan, vulkan-nvidia, vulkan-cpu, cuda"));
+                 "targets are: vulkan, vulkan-khr-coop, vulkan-nvidia, vulkan-cpu, cuda"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors,
                  "fuse-elementwise"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors,

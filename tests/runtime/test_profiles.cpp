@@ -74,6 +74,31 @@ TEST_CASE("a_device_runs_the_most_demanding_program_whose_needs_it_meets") {
   CHECK(choose(header, device_with(header, kMatrices, true)).profile == 2);
 }
 
+TEST_CASE("matrices_without_native_halves_run_the_program_that_needs_no_more") {
+  PlanSpec spec = profiled_plan();
+  constexpr uint64_t kHalves = mask_of(Feature::NativeHalves);
+  const auto add = [&spec](const char* name, uint64_t features, int place) {
+    PlanProfile profile = spec.profiles[0];
+    std::snprintf(profile.name, sizeof profile.name, "%s", name);
+    profile.vulkan.features |= features;
+    spec.vulkan.features |= features;
+    spec.profiles.insert(spec.profiles.begin() + place, profile);
+  };
+  add("vulkan-khr-coop", kMatrices, 1);
+  add("vulkan-nvidia", kMatrices | kHalves, 2);
+  const PlanHeader header = header_of(serialise(spec));
+  const auto chosen = [&header](uint64_t features) {
+    DeviceInfo card = device_with(header, 0, false);
+    card.features = (card.features & ~kHalves) | features;
+    const std::optional<uint32_t> profile = choose(header, card).profile;
+    return std::string(profile_name(header.profiles[profile.value()]));
+  };
+  CHECK(chosen(0) == "vulkan");
+  CHECK(chosen(kHalves) == "vulkan");
+  CHECK(chosen(kMatrices) == "vulkan-khr-coop");
+  CHECK(chosen(kMatrices | kHalves) == "vulkan-nvidia");
+}
+
 TEST_CASE("a_program_for_processors_runs_elsewhere_where_nothing_else_does") {
   PlanSpec spec = profiled_plan();
   spec.vulkan.features |= kMatrices;

@@ -85,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--rlxc", type=pathlib.Path, required=True)
-    parser.add_argument("--target", default="vulkan", choices=["vulkan", "vulkan-nvidia", "cuda"])
+    parser.add_argument("--target", default="vulkan", choices=["vulkan", "vulkan-khr-coop", "vulkan-nvidia", "cuda"])
     parser.add_argument("--arch", help="CUDA architectures")
     parser.add_argument("--cache", help="kernel code cache")
     parser.add_argument("--only", choices=["networks", "kernels", "small"], help="small: networks that a CPU replays in little time")

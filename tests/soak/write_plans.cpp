@@ -17,6 +17,9 @@ namespace rlx::test {
 #define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+std::vector<Case> cooperative_matrix_cases();
+std::vector<Case> attention_matrix_cases();
+std::vector<Case> cooperative_conv_cases();
 
 namespace {
 
@@ -28,6 +31,9 @@ constexpr Family kFamilies[] = {
 #define RLX_OPS(family, ...) {#family, family##_cases},
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+    {"cooperative_matrix", cooperative_matrix_cases},
+    {"attention_matrix", attention_matrix_cases},
+    {"cooperative_conv", cooperative_conv_cases},
 };
 
 struct Options {
@@ -176,7 +182,7 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("folder", options.folder,
                  "Where the plans go, with cases.tsv: what each output is")
       ->required();
-  app.add_option("--target", options.target, "vulkan, vulkan-nvidia or cuda")
+  app.add_option("--target", options.target, "vulkan or a profile of it, or cuda")
       ->capture_default_str();
   app.add_option("--arch", options.architectures, "CUDA architectures, as sm_80,sm_90a")
       ->delimiter(',')
@@ -186,7 +192,9 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--family", options.families, "Families of operators; all unless given")
       ->delimiter(',')
       ->check([](const std::string& name) {
-        return is_family(name) ? "" : "there is no such family in compiler/ops/ops.def";
+        return is_family(name)
+                   ? ""
+                   : "there is no such family in compiler/ops/ops.def, nor of cooperative matrices";
       });
   app.add_option("--batch", options.batch, "Cases in a plan")
       ->check(CLI::PositiveNumber)

@@ -111,7 +111,7 @@ Status GuardedDevice::create(const fb::Kernel& kernel, const fb::Variant& varian
   const uint32_t wanted = variant.subgroup_size();
   const vulkan::PhysicalDevice& physical = context_->physical;
   const bool choose = wanted != 0 && physical.min_subgroup_size != physical.max_subgroup_size;
-  if (wanted != 0 && (wanted < physical.min_subgroup_size || wanted > physical.max_subgroup_size))
+  if (wanted != 0 && !physical.gives_subgroups_of(wanted))
     return unsuitable("the device has no subgroups of that size");
   const VkComputePipelineCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,

@@ -160,6 +160,8 @@ FactList code_facts(const PlanView& plan) {
       std::string text = byte_count(variant.size_bytes) + ", workgroup " +
                          extent_text(variant.workgroup) + ", shared " +
                          byte_count(variant.shared_bytes);
+      if (variant.subgroup_size > 0)
+        text += ", subgroups of " + std::to_string(variant.subgroup_size);
       if (variant.cluster_x > 1) text += ", clusters of " + std::to_string(variant.cluster_x);
       if (variant.registers) text += ", " + count_text(*variant.registers, "register");
       if (variant.local_bytes) text += ", local " + byte_count(*variant.local_bytes);

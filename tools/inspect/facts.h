@@ -154,6 +154,7 @@ struct VariantFacts {
   std::string format;  // as in CodeFacts
   uint64_t size_bytes = 0;
   uint32_t workgroup[3] = {0, 0, 0};
+  uint32_t subgroup_size = 0;  // that the code needs; 0: any
   uint32_t shared_bytes = 0;
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;

@@ -216,6 +216,7 @@ Json variant_json(const VariantFacts& variant) {
   Json json = {{"format", variant.format},
                {"size_bytes", variant.size_bytes},
                {"workgroup", variant.workgroup},
+               {"subgroup_size", variant.subgroup_size},
                {"shared_bytes", variant.shared_bytes},
                {"dynamic_shared_bytes", variant.dynamic_shared_bytes},
                {"cluster_x", variant.cluster_x},

@@ -15,6 +15,7 @@ VariantFacts variant_facts(const PlanView& plan, const fb::Kernel& kernel,
       .format = format_text(variant),
       .size_bytes = variant.code_bytes(),
       .workgroup = {variant.workgroup_x(), variant.workgroup_y(), variant.workgroup_z()},
+      .subgroup_size = variant.subgroup_size(),
       .shared_bytes = variant.shared_bytes(),
       .dynamic_shared_bytes = variant.dynamic_shared_bytes(),
       .cluster_x = variant.cluster_x(),
@@ -40,6 +41,7 @@ std::string notes_text(const VariantFacts& variant) {
   const auto add = [&text](const std::string& note) { text += (text.empty() ? "" : ", ") + note; };
   if (variant.dynamic_shared_bytes > 0)
     add(grouped(variant.dynamic_shared_bytes) + " of it dynamic");
+  if (variant.subgroup_size > 0) add("subgroups of " + std::to_string(variant.subgroup_size));
   if (variant.cluster_x > 1) add("clusters of " + std::to_string(variant.cluster_x));
   if (variant.waits_for_predecessors) add("waits for its predecessors itself");
   for (const std::string_view feature : variant.features) add(std::string(feature));

@@ -238,10 +238,9 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("MODEL", arguments->model,
                  "Graph file: .json, .rlxg, .onnx or .gguf; or a checkpoint's folder");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
-  app.add_option(
-         "--target", arguments->targets,
-         "Devices to compile for: vulkan, or vulkan-nvidia (cooperative matrices), and cuda; "
-         "for two, as vulkan,cuda")
+  app.add_option("--target", arguments->targets,
+                 "Devices to compile for: vulkan, or with cooperative matrices vulkan-khr-coop or "
+                 "vulkan-nvidia, and cuda; for two, as vulkan,cuda")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--arch", arguments->architectures,

@@ -2,6 +2,7 @@
 // Lowering of attention to cooperative matrices: one dispatch of attention_coop.
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/lowering/rows.h"
+#include "schema/kernel_params.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -12,7 +13,7 @@ constexpr int64_t kPiece = 8;       // elements of a head that are loaded at onc
 constexpr int64_t kWidest = 256;    // elements of a head: its sums stay in registers
 constexpr int64_t kWide = 128;      // above, fewer keys go into a tile
 constexpr int64_t kFewQueries = 8;  // below, most rows of a matrix would be empty
-constexpr int64_t kSubgroup = 32;
+constexpr int64_t kSubgroup = RLX_MATRIX_SUBGROUP;
 
 int64_t matrices_of(int64_t head_dim) {
   return ceil_div(head_dim, kMatrix);
@@ -138,6 +139,7 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
       .define("RLX_SUBGROUP_ROWS", tiling.subgroup_rows)
       .define("RLX_KEYS", tiling.keys)
       .define("RLX_STAGES", tiling.stages)
+      .define("RLX_KNOWN_FRAGMENTS", ctx.target().known_fragments ? 1 : 0)
       .define("RLX_LONGEST_FIRST", longest_first ? 1 : 0)
       .size("RLX_QUERY_TILES", tiling.query_tiles(problem))
       .define("RLX_GROUPS", integer_text(groups))

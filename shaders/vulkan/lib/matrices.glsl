@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cooperative matrices of 16 x 16 elements, shared by the 32 threads of a subgroup: left and right operands of 16 bits (f16, or bf16
+// Cooperative matrices of 16 x 16 elements, shared by the RLX_SUBGROUP threads of a subgroup: left and right operands of 16 bits (f16, or bf16
 // with RLX_MATRIX bf16) and sums in f32. The three are different types, by which the compiler turns the NV form, the only one that
 // this GLSL knows, into the KHR form (compiler/emit/spirv_matrices.h): there drivers know what a matrix is for when they load it.
 // No type is used for another; a loop around matrices must be unrolled (shaders/README.md). An element of an operand is a float16_t
@@ -13,8 +13,8 @@ layout(constant_id = 0) const uint rlx_right_rows = 16;
 #define rlx_right_matrix fcoopmatNV<16, gl_ScopeSubgroup, rlx_right_rows, 16>
 #define rlx_sum_matrix fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
 
-#define RLX_SUBGROUP 32
-// The elements of a matrix that each thread holds, on every device of vulkan-nvidia. Asked for its length, NVIDIA 580 dies as it makes the
+#define RLX_SUBGROUP RLX_MATRIX_SUBGROUP
+// The elements of a matrix that each thread holds where fragments are known (shaders/README.md). Asked for its length, NVIDIA 580 dies as it makes the
 // pipeline: glslang's question is a specialization constant's operation.
 #define RLX_MATRIX_SHARE (16 * 16 / RLX_SUBGROUP)
 

@@ -24,7 +24,7 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
         plan = rlx.compile("model.onnx", target=["vulkan", "cuda"], dims={"batch": (1, 32)}, output="m.plan")
 
     model: a graph file (.json, .rlxg, .onnx), a language model (.gguf, or a checkpoint's folder), or the bytes of such a file.
-    target: "vulkan", "vulkan-nvidia", "cuda", or several. output: the plan's file; None: the plan stays in memory.
+    target: "vulkan", a profile of it as "vulkan-khr-coop" or "vulkan-nvidia", "cuda", or several. output: the plan's file; None: the plan stays in memory.
     dims: symbols by name: a number fixes one; (least, most) or (least, most, multiple) leaves it to each run; a list of these makes a
     program for each range. input_shapes, constants: of inputs of ONNX models. entries: {name: {"source": entry, dim: number, ...}},
     as rlxc --entry. arch: CUDA's, as "sm_90a". precision: "f32", "tf32", "f16", "bf16" or "mixed". context, chunks: of a language
