@@ -108,7 +108,7 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
                       const AdoptedVulkan& adopted, std::shared_ptr<Context>& context) {
   physical.info.features &= adopted.features;
   // These need enabling by the creator of the device, who has not told us.
-  physical.subgroup_size_control = false;
+  physical.subgroup_size_control = physical.full_subgroups = false;
   physical.memory_budget = false;
   physical.executables = false;
   physical.conditional = false;

@@ -82,6 +82,7 @@ struct PhysicalDevice {
   uint32_t max_subgroup_size = 0;
   uint32_t max_subgroups = 0;          // of a workgroup that requires their size
   bool subgroup_size_control = false;  // a pipeline may require its subgroup size
+  bool full_subgroups = false;         // and that all their threads be there
   bool memory_budget = false;          // VK_EXT_memory_budget
   bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
   bool bfloat16 = false;               // VK_KHR_shader_bfloat16

@@ -110,6 +110,8 @@ void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureC
                   flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
                 });
   size_control_.subgroupSizeControl = subgroup_size_control ? VK_TRUE : VK_FALSE;
+  size_control_.computeFullSubgroups =
+      subgroup_size_control ? supported.size_control_.computeFullSubgroups : VK_FALSE;
   vulkan11_.uniformAndStorageBuffer16BitAccess =
       supported.vulkan11_.uniformAndStorageBuffer16BitAccess;
   vulkan12_.uniformAndStorageBuffer8BitAccess =

@@ -44,13 +44,16 @@ class FeatureChain {
   [[nodiscard]] bool subgroup_size_control() const {
     return size_control_.subgroupSizeControl == VK_TRUE;
   }
+  [[nodiscard]] bool full_subgroups() const {
+    return size_control_.computeFullSubgroups == VK_TRUE;
+  }
   // Dispatches that a word in memory leaves out.
   [[nodiscard]] bool conditional_rendering() const {
     return conditional_.conditionalRendering == VK_TRUE;
   }
   // Sets exactly the features of the mask, subgroup size control where asked, and those companions
-  // (wider uses of the same types and scopes, conditional rendering, statistics of pipelines) that
-  // `supported` has.
+  // (wider uses of the same types and scopes, full subgroups, conditional rendering, statistics of
+  // pipelines) that `supported` has.
   void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:

@@ -169,6 +169,7 @@ Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
   device.subgroup_size_control =
       features.subgroup_size_control() &&
       (size_control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  device.full_subgroups = device.subgroup_size_control && features.full_subgroups();
   device.min_subgroup_size =
       has_size_control ? size_control.minSubgroupSize : vulkan11.subgroupSize;
   device.max_subgroup_size =

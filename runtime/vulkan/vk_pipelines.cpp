@@ -216,6 +216,10 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
                 .module = handle,
                 .pName = variant->entry_point()->c_str()},
       .layout = kernels_[kernel].layout};
+  // As all threads of a subgroup share its matrices.
+  if (require_size && context.physical.full_subgroups &&
+      variant->workgroup_x() % variant->subgroup_size() == 0)
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   if (context.physical.executables) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   VkPipeline made = VK_NULL_HANDLE;
   RLX_RETURN_IF_ERROR(context.check(

@@ -8,6 +8,7 @@
 #include "compiler/ops/conformance_record.h"
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/op_def.h"
+#include "schema/features.h"
 #include "tests/support/catch.h"
 #include "tests/support/harness.h"
 
@@ -79,28 +80,36 @@ std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
   return halves;
 }
 
+std::vector<Case> every_nth(const std::vector<Case>& cases, size_t step) {
+  std::vector<Case> some;
+  for (size_t i = 0; i < cases.size(); i += step) some.push_back(cases[i]);
+  return some;
+}
+
+// By code for cooperative matrices, as each profile has it. Where no device runs it, few cases of
+// the second stand for code that differs little from what the first one's compile.
+void check_matrices(const std::vector<std::vector<Case>>& tables) {
+  std::vector<Case> cases = of_halves(tables);
+  check_family(cases, {.target = "vulkan-nvidia"});
+  const bool runs = std::ranges::any_of(present_devices().devices, [](const auto& device) {
+    return (device->info().features & mask_of(Feature::CooperativeMatrix)) != 0;
+  });
+  if (!runs) cases = every_nth(cases, 24);
+  check_family(cases, {.target = "vulkan-khr-coop"});
+}
+
 }  // namespace
 
-// Profiles with cooperative matrices, on each of which products, convolutions and attention run.
-constexpr const char* kMatrixTargets[] = {"vulkan-khr-coop", "vulkan-nvidia"};
-
 TEST_CASE("conformance on cooperative matrices", "[coop]") {
-  for (const char* target : kMatrixTargets) {
-    check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
-                 {.target = target});
-  }
+  check_matrices({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()});
 }
 
 TEST_CASE("conformance of attention on cooperative matrices", "[coop]") {
-  for (const char* target : kMatrixTargets) {
-    check_family(of_halves({attention_cases(), attention_block_cases(), attention_matrix_cases()}),
-                 {.target = target});
-  }
+  check_matrices({attention_cases(), attention_block_cases(), attention_matrix_cases()});
 }
 
 TEST_CASE("conformance of convolutions on cooperative matrices", "[coop]") {
-  for (const char* target : kMatrixTargets)
-    check_family(of_halves({conv_cases(), cooperative_conv_cases()}), {.target = target});
+  check_matrices({conv_cases(), cooperative_conv_cases()});
 }
 
 // What is taken where the form that is taken first was left out.

@@ -225,6 +225,20 @@ TEST_CASE("attention_passes_matrices_through_memory_where_fragments_are_not_know
   }
 }
 
+TEST_CASE("attention_where_fragments_are_not_known_has_tiles_that_fit_registers") {
+  const auto of_head = [](int64_t dim) {
+    OneNode node = mma_attention({.dtype = DType::f16, .tokens = 33, .dim = dim});
+    node.target = "vulkan-khr-coop";
+    return lower(node);
+  };
+  const Program fits = of_head(128);
+  CHECK(kernel_of(fits, 0).kernel == KernelId::attention_coop);
+  CHECK(defined(fits, "RLX_KEYS") == 16);
+  CHECK(defined(fits, "RLX_WARPS") == 4);
+  CHECK(contains(refusal_by(of_head(256), "attention_coop"),
+                 "heads of 256 and 256 do not fit the registers"));
+}
+
 // The sizes are those of the conformance cases "full device, ...".
 TEST_CASE("attention_on_cooperative_matrices_has_the_largest_tiles_where_they_fill_the_device") {
   struct Tiling {

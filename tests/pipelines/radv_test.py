@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the kernels of the conformance cases for AMD's GPUs, on a machine that has none.
 
-    radv_test.py BIN [--families NAVI21,VEGA10] [--target vulkan] [--operators conv softmax ...] [--plans FOLDER] [--table]
+    radv_test.py BIN [--families NAVI21,VEGA10] [--target vulkan] [--operators conv softmax ...] [--without-types bf16] [--plans FOLDER] [--table]
 
 Mesa's radv makes pipelines without a GPU where RADV_FORCE_FAMILY names one. Every kernel must compile, and none may spill registers to
-memory. BIN holds rlx_soak_plans and rlxc; --target takes another profile of Vulkan than the portable one; --operators takes families of operators instead of all; --plans takes a folder of
+memory. BIN holds rlx_soak_plans and rlxc; --target takes another profile of Vulkan than the portable one; --operators takes families of operators instead of all, --without-types
+leaves out cases of types that Mesa lacks; --plans takes a folder of
 plans that is there; --table prints for each kernel and family of GPUs the pipelines, the most registers and shared memory, and the fewest
 subgroups per SIMD.
 """
@@ -77,6 +78,7 @@ def main():
     parser.add_argument("--families", default="NAVI21,VEGA10")
     parser.add_argument("--target", default="vulkan")
     parser.add_argument("--operators", nargs="*", default=[])
+    parser.add_argument("--without-types", nargs="*", default=[])
     parser.add_argument("--plans", type=pathlib.Path)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
@@ -89,6 +91,7 @@ def main():
             return 0 if check(arguments, arguments.plans, drivers[0]) else 1
         with tempfile.TemporaryDirectory() as folder:
             operators = [word for name in arguments.operators for word in ("--family", name)]
+            operators += [word for name in arguments.without_types for word in ("--without-types", name)]
             subprocess.run([arguments.bin / "rlx_soak_plans", folder, "--target", arguments.target, "--cache", arguments.bin.parent / "kernel-cache",
                             *operators], check=True, stdout=subprocess.DEVNULL)
             return 0 if check(arguments, pathlib.Path(folder), drivers[0]) else 1

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "compiler/emit/cuda_architecture.h"
+#include "compiler/support/dtype.h"
 #include "tests/support/harness.h"
 
 namespace rlx::test {
@@ -40,7 +41,8 @@ struct Options {
   std::string folder;
   std::string target = "vulkan";
   std::vector<std::string> architectures;
-  std::vector<std::string> families;  // empty: all
+  std::vector<std::string> families;       // empty: all
+  std::vector<std::string> without_types;  // of inputs: cases with such are left out
   size_t batch = 48;
   uint64_t most_bytes = uint64_t{256} << 20;
   uint32_t jobs = 0;
@@ -50,6 +52,7 @@ struct Options {
 
 struct Tally {
   size_t cases = 0;
+  size_t left_out = 0;
   size_t equal = 0;  // to an earlier case but for what its inputs hold
   size_t large = 0;
   size_t plans = 0;
@@ -83,12 +86,20 @@ uint64_t input_bytes(const Case& test) {
   return bytes;
 }
 
+bool is_left_out(const Case& test, const Options& options) {
+  return std::ranges::any_of(test.inputs, [&](const std::optional<CaseTensor>& input) {
+    return input && std::ranges::count(options.without_types, name_of(input->type.dtype)) > 0;
+  });
+}
+
 std::vector<Case> cases_to_write(const Family& family, const Options& options, Tally& tally) {
   std::vector<Case> cases;
   std::set<std::string> keys;
   for (Case& test : family.cases()) {
     ++tally.cases;
-    if (!keys.insert(code_key(test)).second) {
+    if (is_left_out(test, options)) {
+      ++tally.left_out;
+    } else if (!keys.insert(code_key(test)).second) {
       ++tally.equal;
     } else if (input_bytes(test) > options.most_bytes) {
       ++tally.large;
@@ -168,8 +179,10 @@ bool write_all(const Options& options) {
     if (wanted) good = write_family(family, options, index, tally) && good;
   }
   index.close();
-  std::printf("%zu cases: %zu compile to the code of others, %zu are too large, %zu plans\n",
-              tally.cases, tally.equal, tally.large, tally.plans);
+  std::printf(
+      "%zu cases: %zu left out by type, %zu compile to the code of others, %zu are too large, %zu "
+      "plans\n",
+      tally.cases, tally.left_out, tally.equal, tally.large, tally.plans);
   return good && index.good();
 }
 
@@ -195,6 +208,12 @@ void add_flags(CLI::App& app, Options& options) {
         return is_family(name)
                    ? ""
                    : "there is no such family in compiler/ops/ops.def, nor of cooperative matrices";
+      });
+  app.add_option("--without-types", options.without_types,
+                 "Leave out cases with inputs of these types, as bf16, which a device may lack")
+      ->delimiter(',')
+      ->check([](const std::string& name) {
+        return dtype_from_name(name) ? "" : "there is no such type";
       });
   app.add_option("--batch", options.batch, "Cases in a plan")
       ->check(CLI::PositiveNumber)

@@ -75,6 +75,38 @@ bool has_few_groups(const AttentionProblem& problem, const DeviceModel& device) 
          kFewGroups.stages_whole(problem.head_dim) && kFewGroups.stages_whole(problem.v_head_dim);
 }
 
+// Where fragments are not known: about what each thread holds at once, as on RDNA 3, whose 32
+// threads hold operands of 16 bits twice. Queries and sums along a head, scores and weights of
+// keys, and pieces on their way to shared memory with their addresses.
+int64_t registers(const CoopTiling& tiling, const AttentionProblem& problem) {
+  const int64_t heads = matrices_of(problem.head_dim) + matrices_of(problem.v_head_dim);
+  const int64_t rows = tiling.subgroup_rows / kMatrix;
+  const int64_t pieces = tiling.keys * heads * (kMatrix / kPiece) / (tiling.warps * kSubgroup);
+  return rows * (12 * heads + 16 * (tiling.keys / kMatrix)) + 8 * pieces;
+}
+
+// By radv (Mesa 25.0.7) for NAVI31, 256 registers a thread: of tilings with 240 or less none
+// spills, from 256 on most (tests/bench/results/2026-11-26-radv-matrices.md).
+constexpr int64_t kMostRegisters = 248;
+
+// This one, or one with as many keys as fit the registers and as many subgroups as are nearest.
+std::optional<CoopTiling> fitting_tiling(CoopTiling tiling, const AttentionProblem& problem) {
+  if (registers(tiling, problem) <= kMostRegisters) return tiling;
+  for (int64_t keys = tiling.keys; keys >= kMatrix; keys /= 2) {
+    for (const int64_t warps :
+         {tiling.warps, tiling.warps * 2, tiling.warps * 4, tiling.warps / 2}) {
+      if (warps < 1 || warps > 8) continue;
+      CoopTiling other = tiling;
+      other.keys = keys;
+      other.warps = warps;
+      if (other.stages_whole(problem.head_dim) && other.stages_whole(problem.v_head_dim) &&
+          registers(other, problem) <= kMostRegisters)
+        return other;
+    }
+  }
+  return std::nullopt;
+}
+
 // Smaller groups where there would be too few.
 CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& device) {
   if (has_few_groups(problem, device)) return kFewGroups;
@@ -88,6 +120,12 @@ CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& dev
               .keys = std::min<int64_t>(tiling.keys, 32)};
   }
   return tiling;
+}
+
+// nullopt where no tiling fits the registers.
+std::optional<CoopTiling> tiling_on(const Target& target, const AttentionProblem& problem) {
+  const CoopTiling tiling = choose_tiling(problem, target.device);
+  return target.known_fragments ? tiling : fitting_tiling(tiling, problem);
 }
 
 }  // namespace
@@ -112,6 +150,11 @@ std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& 
   }
   if (const char* name = misaligned_operand(at, o))
     return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
+  if (!tiling_on(at.target(), sampled_problems(problem).front())) {
+    return "heads of " + std::to_string(problem.head_dim) + " and " +
+           std::to_string(problem.v_head_dim) +
+           " do not fit the registers of a device that says nothing of its matrices' fragments";
+  }
   return {};
 }
 
@@ -123,7 +166,7 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
   const AttentionProblem& problem = call.problem;
   const AttentionOperands& o = call.operands;
   const AttentionProblem largest = sampled_problems(problem).front();
-  const CoopTiling tiling = choose_tiling(largest, ctx.target().device);
+  const CoopTiling tiling = tiling_on(ctx.target(), largest).value();
   const Dim groups = tiling.groups(problem);
   // Few enough heads that their keys and values stay in the cache from one tile of queries to the
   // next.
