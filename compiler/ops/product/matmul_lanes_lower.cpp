@@ -58,6 +58,9 @@ LaneChoice choose_lane_tile(const LaneSize& size, const DeviceModel& device) {
   return narrow < wide ? LaneChoice{kNarrow, narrow} : LaneChoice{kWide, wide};
 }
 
+// As many lines are places of images by floats' division (rlx_small_quotient).
+constexpr int64_t kFewLines = int64_t{1} << 21;
+
 using LaneDispatch = DispatchBuilder<MatmulParams>;
 
 // ---- sizes as words, so that products of other sizes run the same instance ----
@@ -136,6 +139,7 @@ uint32_t define_lane_windows(LaneDispatch& dispatch, const Product& product,
   const TensorRef& x = product.a.ref;
   define_window(dispatch, lines.window);
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
+      .define("RLX_FEW_LINES", product.m.range().most < kFewLines ? 1 : 0)
       .size("RLX_CHANNELS", product.k / lines.window.taps())
       .size("RLX_X_N", x.strides[0])
       .size("RLX_X_C", x.strides[1])
