@@ -81,7 +81,7 @@ class EntryGraph {
 
   OwnedGraph graph_;
   OwnedGraphExec exec_;
-  std::vector<CUgraphNode> nodes_;  // by step: what its successors wait for
+  std::vector<CUgraphNode> nodes_;   // by step: what its successors wait for
   std::vector<fb::StepKind> kinds_;  // by step
 };
 
