@@ -28,4 +28,15 @@ Dim SizeWords::word(const Dim& size) {
                   .multiple_of = factor});
 }
 
+Dim reach_of(const Dim& count, const Dim& stride) {
+  return (count - 1) * stride;
+}
+
+TensorRef reached(const TensorRef& ref, const Dim& farthest) {
+  return {.buffer = ref.buffer,
+          .offset_bytes = ref.offset_bytes,
+          .type = {.dtype = ref.dtype(), .shape = {farthest + 1}},
+          .strides = {1}};
+}
+
 }  // namespace rlx

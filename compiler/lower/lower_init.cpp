@@ -196,7 +196,9 @@ std::optional<Program> lower_init(const Module& module, std::span<const Program>
   Program program;
   program.entry = "init";
   program.counts_index_errors = false;
-  if (!InitLowering(module, init, options, program, diagnostics).run(used)) return std::nullopt;
+  LowerOptions once = options;
+  once.runs_once = true;
+  if (!InitLowering(module, init, once, program, diagnostics).run(used)) return std::nullopt;
   return program;
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans as a service, by Ray Serve: replicas of rlx.Session, requests gathered into the plans' free dims, chat replies as they come.
 
-    python app.py --digits digits.plan --encoder encoder.plan --vocabulary vocab.txt --chat chat.plan [--device cuda] [--replicas 1:4]
+    python app.py --digits digits.plan --encoder encoder.plan --chat chat.plan [--device cuda] [--replicas 1:4]
 
 On one machine this starts Ray itself; with --address auto the same command uses the cluster that is there. Routes:
 
@@ -112,16 +112,15 @@ class Digits:
 class SentenceEncoder:
     """The encoder of examples/search: texts to rows of length 1. Texts of one number of tokens go together, so that nothing is padded."""
 
-    def __init__(self, plan, vocabulary, device):
+    def __init__(self, plan, device):
         import rlx
-        from tokenizers import BertWordPieceTokenizer
-        self.tokenizer = BertWordPieceTokenizer(str(vocabulary), lowercase=True)
-        self.tokenizer.enable_truncation(MOST_TOKENS)
+        from rlx.language import Tokenizer
+        self.tokenizer = Tokenizer(plan)
         self.session = rlx.Session(plan, device=device)
         self.most_rows = self.session.plan.symbols["batch"].maximum
 
     def embed(self, texts):
-        ids = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
+        ids = [self.tokenizer.encode(text, most=MOST_TOKENS) for text in texts]
         rows = [None] * len(ids)
         lengths = {}
         for number, tokens in enumerate(ids):
@@ -138,8 +137,8 @@ class SentenceEncoder:
 
 @serve.deployment(name="encoder", max_ongoing_requests=4 * MOST_ROWS, health_check_period_s=2)
 class Encoder:
-    def __init__(self, plan, vocabulary, device):
-        self.encoder = SentenceEncoder(plan, vocabulary, device)
+    def __init__(self, plan, device):
+        self.encoder = SentenceEncoder(plan, device)
         self.thread = ThreadPoolExecutor(1)
 
     @serve.batch(max_batch_size=MOST_ROWS, batch_wait_timeout_s=0.005)
@@ -350,7 +349,7 @@ def build(options):
     if options.digits:
         parts["digits"] = scaled(Digits, options).bind(options.digits, options.device)
     if options.encoder:
-        parts["encoder"] = scaled(Encoder, options).bind(options.encoder, options.vocabulary, options.device)
+        parts["encoder"] = scaled(Encoder, options).bind(options.encoder, options.device)
     if options.chat:
         parts["chat"] = scaled(Chat, options).bind(options.chat, options.device)
     return Door.options(ray_actor_options={"num_cpus": options.cpu_share}).bind(sorted(parts), **parts)
@@ -375,8 +374,7 @@ def seconds(text):
 def parser():
     options = argparse.ArgumentParser(description="Plans as a service, by Ray Serve")
     options.add_argument("--digits", help="plan of examples/mnist, with the batch free; or, for a comparison, a model for onnxruntime")
-    options.add_argument("--encoder", help="plan of examples/search, with batch and seq free")
-    options.add_argument("--vocabulary", help="its vocab.txt")
+    options.add_argument("--encoder", help="plan of examples/search, with batch and seq free and its tokenizer in it")
     options.add_argument("--chat", help="plan of a language model")
     options.add_argument("--device", default="vulkan", help="as of rlx.Session; on CUDA each replica has its share of a GPU")
     options.add_argument("--replicas", type=replicas, default=(1, 1), help="N, or LEAST:MOST for as many as the load wants")
@@ -421,8 +419,6 @@ def main():
     options = parser().parse_args()
     if not (options.digits or options.encoder or options.chat):
         raise SystemExit("app.py: name a plan: --digits, --encoder or --chat")
-    if bool(options.encoder) != bool(options.vocabulary):
-        raise SystemExit("app.py: --encoder and --vocabulary go together")
     start(options)
     print(f"serving at http://127.0.0.1:{options.port}, metrics at http://127.0.0.1:{options.metrics_port}/metrics", flush=True)
     try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embeds the lines of text files in batch, by Ray Data: as many encoders as there are GPUs, or --workers, each with a session of its own.
 
-    python embed_lines.py encoder.plan vocab.txt LINES.txt... --output FOLDER [--device cuda] [--workers 4] [--address auto]
+    python embed_lines.py encoder.plan LINES.txt... --output FOLDER [--device cuda] [--workers 4] [--address auto]
 
 Writes Parquet files with the columns text and embedding (f32, length 1). Lines are read, embedded and written block by block: a million of
 them, or a thousand million, take no more memory than a few blocks.
@@ -18,8 +18,8 @@ except ImportError as missing:
 
 
 class EmbedBatch:
-    def __init__(self, plan, vocabulary, device):
-        self.encoder = app.SentenceEncoder(plan, vocabulary, device)
+    def __init__(self, plan, device):
+        self.encoder = app.SentenceEncoder(plan, device)
 
     def __call__(self, batch):
         rows, _ = self.encoder.embed(batch["text"])
@@ -29,7 +29,6 @@ class EmbedBatch:
 def main():
     options = argparse.ArgumentParser(description="Embeds lines in batch, by Ray Data")
     options.add_argument("plan")
-    options.add_argument("vocabulary")
     options.add_argument("lines", nargs="+")
     options.add_argument("--output", required=True)
     options.add_argument("--device", default="vulkan")
@@ -40,7 +39,7 @@ def main():
     ray.init(address=options.address, include_dashboard=False if options.address is None else None, log_to_driver=False)
     share = {"num_gpus": 1} if options.device.startswith("cuda") else {"num_cpus": 1}
     lines = ray.data.read_text(options.lines, drop_empty_lines=True)
-    embedded = lines.map_batches(EmbedBatch, fn_constructor_args=(options.plan, options.vocabulary, options.device),
+    embedded = lines.map_batches(EmbedBatch, fn_constructor_args=(options.plan, options.device),
                                  batch_size=options.batch, compute=ray.data.ActorPoolStrategy(size=options.workers), **share)
     embedded.write_parquet(options.output)
     print(f"{ray.data.read_parquet(options.output).count()} lines embedded into {options.output}")

@@ -62,6 +62,34 @@ class Launch {
   CUDA_KERNEL_NODE_PARAMS node_{};
 };
 
+CUDA_MEMCPY3D copy_of(const LinkedEntry& linked, const fb::Step& step) {
+  const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, step);
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = linked.address(ranges[0]);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = linked.address(ranges[1]);
+  copy.WidthInBytes = ranges[0].length_bytes();
+  copy.Height = 1;
+  copy.Depth = 1;
+  return copy;
+}
+
+CUDA_MEMSET_NODE_PARAMS fill_of(const LinkedEntry& linked, const fb::Step& step) {
+  const fb::Relocation& range = PlanView::relocations(*linked.entry, step)[0];
+  return {.dst = linked.address(range),
+          .pitch = 0,
+          .value = step.fill_pattern(),
+          .elementSize = sizeof(uint32_t),
+          .width = range.length_bytes() / sizeof(uint32_t),
+          .height = 1};
+}
+
+// Whether an operation on ranges has nothing to do: a graph cannot hold it.
+bool is_empty(const LinkedEntry& linked, const fb::Step& step) {
+  return PlanView::relocations(*linked.entry, step)[0].length_bytes() == 0;
+}
+
 // Nodes of trips that all run: as many stand there one behind the other, and of more as many in one
 // round of a conditional node, which takes as long as a few short kernels.
 constexpr uint32_t kMostStraightNodes = 4096;
@@ -408,32 +436,16 @@ class GraphBuilder {
   }
 
   Status add_copy(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked_.entry, step);
-    if (ranges[0].length_bytes() == 0) return add_empty(before, node);
-    CUDA_MEMCPY3D copy{};
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = linked_.address(ranges[0]);
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = linked_.address(ranges[1]);
-    copy.WidthInBytes = ranges[0].length_bytes();
-    copy.Height = 1;
-    copy.Depth = 1;
+    if (is_empty(linked_, step)) return add_empty(before, node);
+    const CUDA_MEMCPY3D copy = copy_of(linked_, step);
     return context_.check(api_.cuGraphAddMemcpyNode(&node, graph_, before.data(), before.size(),
                                                     &copy, context_.handle),
                           "cuGraphAddMemcpyNode");
   }
 
   Status add_fill(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    const fb::Relocation& range = PlanView::relocations(*linked_.entry, step)[0];
-    if (range.length_bytes() == 0) return add_empty(before, node);
-    const CUDA_MEMSET_NODE_PARAMS fill = {
-        .dst = linked_.address(range),
-        .pitch = 0,
-        .value = step.fill_pattern(),
-        .elementSize = sizeof(uint32_t),
-        .width = range.length_bytes() / sizeof(uint32_t),
-        .height = 1,
-    };
+    if (is_empty(linked_, step)) return add_empty(before, node);
+    const CUDA_MEMSET_NODE_PARAMS fill = fill_of(linked_, step);
     return context_.check(api_.cuGraphAddMemsetNode(&node, graph_, before.data(), before.size(),
                                                     &fill, context_.handle),
                           "cuGraphAddMemsetNode");
@@ -500,6 +512,8 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
                           ? builder.add_steps(options.step_count)
                           : builder.add_timed_steps(options.step_count, options.events));
   RLX_RETURN_IF_ERROR(builder.instantiate());
+  const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
+  for (const fb::Step& step : steps) made.kinds_.push_back(step.kind());
   graph = std::move(made);
   return {};
 }
@@ -512,11 +526,34 @@ Status EntryGraph::upload(Context& context, CUstream stream) const {
 
 Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {
   const fb::Step& record = PlanView::steps(*linked.entry)[step];
-  Launch launch(code.modules.at(record.kernel()));
-  RLX_RETURN_IF_ERROR(launch.link(code, linked, record));
-  return code.context.check(
-      code.context.api.cuGraphExecKernelNodeSetParams_v2(exec_.get(), nodes_[step], &launch.node()),
-      "cuGraphExecKernelNodeSetParams");
+  Context& context = code.context;
+  switch (record.kind()) {
+    case fb::StepKind::Dispatch: {
+      Launch launch(code.modules.at(record.kernel()));
+      RLX_RETURN_IF_ERROR(launch.link(code, linked, record));
+      return context.check(
+          context.api.cuGraphExecKernelNodeSetParams_v2(exec_.get(), nodes_[step], &launch.node()),
+          "cuGraphExecKernelNodeSetParams");
+    }
+    case fb::StepKind::Copy: {
+      const CUDA_MEMCPY3D copy = copy_of(linked, record);
+      if (is_empty(linked, record)) break;
+      return context.check(context.api.cuGraphExecMemcpyNodeSetParams(exec_.get(), nodes_[step],
+                                                                      &copy, context.handle),
+                           "cuGraphExecMemcpyNodeSetParams");
+    }
+    case fb::StepKind::Fill: {
+      const CUDA_MEMSET_NODE_PARAMS fill = fill_of(linked, record);
+      if (is_empty(linked, record)) break;
+      return context.check(context.api.cuGraphExecMemsetNodeSetParams(exec_.get(), nodes_[step],
+                                                                      &fill, context.handle),
+                           "cuGraphExecMemsetNodeSetParams");
+    }
+    case fb::StepKind::LibraryGemm:
+    case fb::StepKind::Skip:
+      break;  // Has no params.
+  }
+  return {};
 }
 
 }  // namespace rlx::cuda

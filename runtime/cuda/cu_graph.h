@@ -63,12 +63,14 @@ class EntryGraph {
   // faults, illegal instructions). `stream`: one on which nothing runs.
   [[nodiscard]] Status upload(Context& context, CUstream stream) const;
 
-  // True where relink() suffices after an address of one of the step's values changed.
-  [[nodiscard]] static bool can_relink(const fb::Entry& entry, uint32_t step) {
-    return PlanView::steps(entry)[step].kind() == fb::StepKind::Dispatch &&
+  // True where relink() suffices after addresses of the step's values changed, or with them the
+  // binding of the record that the graph was made of: the step is of the kind that it was.
+  [[nodiscard]] bool can_relink(const fb::Entry& entry, uint32_t step) const {
+    const fb::StepKind kind = PlanView::steps(entry)[step].kind();
+    return kind == kinds_[step] && kind != fb::StepKind::LibraryGemm &&
            PlanView::region_of(entry, step) == nullptr;
   }
-  // Gives a step the present addresses of its values.
+  // Gives a step its present params, grid and range, and the present addresses of its values.
   Status relink(const StepCode& code, const LinkedEntry& linked, uint32_t step);
 
   [[nodiscard]] CUgraphExec exec() const { return exec_.get(); }
@@ -79,7 +81,8 @@ class EntryGraph {
 
   OwnedGraph graph_;
   OwnedGraphExec exec_;
-  std::vector<CUgraphNode> nodes_;  // by step: what its successors wait for
+  std::vector<CUgraphNode> nodes_;   // by step: what its successors wait for
+  std::vector<fb::StepKind> kinds_;  // by step
 };
 
 }  // namespace rlx::cuda

@@ -26,7 +26,8 @@ class CudaSession final : public SessionBase {
     LinkedEntry linked;
     std::optional<GemmSet> gemms;  // of a binding, from the first use on
     EntryGraph graph;
-    std::vector<uint32_t> stale_steps;  // whose addresses changed since the graph was made
+    const fb::Entry* unbound = nullptr;  // the plan's record that the graph was made of
+    std::vector<uint32_t> stale_steps;   // which changed since the graph was made
   };
 
   CudaSession(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options)

@@ -30,6 +30,7 @@ SessionBase::SessionBase(Origin origin)
     Program& program = programs_.emplace_back(Program{.entry = e,
                                                       .symbols = symbols,
                                                       .record = &view_.entry(e, plan_->target()),
+                                                      .unbound = &view_.entry(e, plan_->target()),
                                                       .is_linked = true});
     for (const IoRange& io : io_ranges(*program.record))
       program.io.push_back({.io = io, .bound_address = std::nullopt});
@@ -75,6 +76,7 @@ Status SessionBase::add_binding(uint32_t entry, std::span<const uint64_t> symbol
                .bound = std::move(bound),
                .io = programs_[entry].io};
   made.record = record_for(made.bound->entry_ranges(entry, plan_->target()), symbols);
+  made.unbound = record_for(view_.entry_ranges(entry, plan_->target()), symbols);
   const std::vector<IoRange> own = io_ranges(*made.record);
   for (size_t i = 0; i < own.size(); ++i) {
     made.io[i].io.value = own[i].value;

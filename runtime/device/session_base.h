@@ -92,6 +92,10 @@ class SessionBase : public DeviceSession {
   [[nodiscard]] const fb::Entry& record(uint32_t program) const {
     return *programs_[program].record;
   }
+  // What it is a binding of: the plan's own record, or its record itself. Outlives the program.
+  [[nodiscard]] const fb::Entry& unbound_record(uint32_t program) const {
+    return *programs_[program].unbound;
+  }
   // The plan that the record is in: view(), or what a binding made of it.
   [[nodiscard]] const PlanView& view_of(uint32_t program) const {
     return programs_[program].bound != nullptr ? *programs_[program].bound : view_;
@@ -167,6 +171,7 @@ class SessionBase : public DeviceSession {
     std::vector<uint64_t> symbols;          // to which it is bound
     std::shared_ptr<const PlanView> bound;  // null: of the plan itself
     const fb::Entry* record = nullptr;
+    const fb::Entry* unbound = nullptr;  // the plan's own, of which `record` is a binding
     std::vector<IoSlot> io;
     bool is_linked = false;  // its values have places
     bool is_prepared = false;

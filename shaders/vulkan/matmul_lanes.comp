@@ -7,13 +7,14 @@
 // Specializations: RLX_VECTORS: fours of columns of a thread; RLX_ODD_DEPTHS: 1 where the depths (of a
 //   tap, with RLX_WINDOWS 1) may be odd in number; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' types,
 //   strides and vectors, and generated/batch.inc as in matmul.kernel. RLX_ACC is f32 or i32. RLX_WINDOWS: the window as in conv_window.h
-//   (H and W), RLX_CHANNELS, RLX_X_N, RLX_X_C, RLX_X_H, RLX_X_W, and no strides of a.
+//   (H and W; RLX_FEW_LINES 1: below 2^21 lines), RLX_CHANNELS, RLX_X_N, RLX_X_C, RLX_X_H, RLX_X_W, and no strides of a.
 // Phases: at each two depths a lane loads those of four rows of a, which it gives to the others, and of its columns of b (four depths took
 //   LLVM three times as long, for 5 % of the time). The sums then pass through shared memory, each lane's own, so that the epilogue is a loop.
 // Numerics: f32, f16 and bf16 accumulate in f32, i8 and u8 in i32, depth by depth; pads are zeros that are multiplied; one rounding at the
 //   store.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
+#include "lib/scalar.inc"
 #include "lib/product.inc"
 #include "lib/lines.inc"
 
@@ -32,19 +33,49 @@ RLX_PARAMS(MatmulParams);
 RLX_LANE_LOADER(load_columns, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
 
 #if RLX_WINDOWS
-// The first tap of a line's window, which may lie in the pads. Lines behind the last one are copies of it.
+#if RLX_FEW_LINES
+#define RLX_LINE_QUOTIENT(n, d) rlx_small_quotient(n, d)
+#else
+#define RLX_LINE_QUOTIENT(n, d) ((n) / (d))
+#endif
+// The output pixel that a line is.
+struct LanePlace {
+  rlx_u32 image;
+  int h;
+  int w;
+};
+// Of a line, or of the last one where that is behind it.
+RLX_FN LanePlace place_of(rlx_u32 line) {
+  const rlx_u32 kept = min(line, rlx_u32(RLX_M) - 1u);
+  const rlx_u32 row = RLX_LINE_QUOTIENT(kept, rlx_u32(RLX_OUT_W));
+  LanePlace place;
+  place.image = RLX_LINE_QUOTIENT(row, rlx_u32(RLX_OUT_H));
+  place.h = int(row - place.image * rlx_u32(RLX_OUT_H));
+  place.w = int(kept - row * rlx_u32(RLX_OUT_W));
+  return place;
+}
+// The next line's, unless `line` is the last one.
+RLX_FN LanePlace next_place(LanePlace place, rlx_u32 line) {
+  place.w += line + 1u < rlx_u32(RLX_M) ? 1 : 0;
+  const bool ends_row = place.w == RLX_OUT_W;
+  place.w = ends_row ? 0 : place.w;
+  place.h += ends_row ? 1 : 0;
+  const bool ends_image = place.h == RLX_OUT_H;
+  place.h = ends_image ? 0 : place.h;
+  place.image += ends_image ? 1u : 0u;
+  return place;
+}
+// The first tap of a line's window, which may lie in the pads.
 struct LaneWindow {
   RLX_INDEX at;
   int h;
   int w;
 };
-RLX_FN LaneWindow window_of(rlx_u32 line) {
-  const rlx_u32 kept = min(line, rlx_u32(RLX_M) - 1u);
-  const rlx_u32 pixel = kept % rlx_u32(RLX_OUT_H * RLX_OUT_W);
+RLX_FN LaneWindow window_of(LanePlace place) {
   LaneWindow window;
-  window.h = int(pixel / rlx_u32(RLX_OUT_W)) * RLX_STRIDE_H - RLX_BEGIN_H;
-  window.w = int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W;
-  window.at = RLX_INDEX(kept / rlx_u32(RLX_OUT_H * RLX_OUT_W)) * RLX_INDEX(RLX_X_N) + RLX_INDEX(window.h) * RLX_INDEX(RLX_X_H) +
+  window.h = place.h * RLX_STRIDE_H - RLX_BEGIN_H;
+  window.w = place.w * RLX_STRIDE_W - RLX_BEGIN_W;
+  window.at = RLX_INDEX(place.image) * RLX_INDEX(RLX_X_N) + RLX_INDEX(window.h) * RLX_INDEX(RLX_X_H) +
               RLX_INDEX(window.w) * RLX_INDEX(RLX_X_W);
   return window;
 }
@@ -53,13 +84,29 @@ struct LanePixel {
   RLX_INDEX at;
   bool inside;
 };
-RLX_FN LanePixel pixel_of(LaneWindow window, rlx_u32 tap) {
-  const int tap_h = int(tap / rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_H;
-  const int tap_w = int(tap % rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_W;
+RLX_FN LanePixel pixel_of(LaneWindow window, int row, int column) {
+  const int tap_h = row * RLX_DILATION_H;
+  const int tap_w = column * RLX_DILATION_W;
   LanePixel pixel;
   pixel.inside = rlx_u32(window.h + tap_h) < rlx_u32(RLX_IN_H) && rlx_u32(window.w + tap_w) < rlx_u32(RLX_IN_W);
   pixel.at = pixel.inside ? window.at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W) : RLX_INDEX(0);
   return pixel;
+}
+// What a depth is where taps have all channels: counted, as a division by the number of channels costs more than what it leads to.
+struct LaneDepth {
+  rlx_u32 channel;
+  int tap_h;
+  int tap_w;
+};
+RLX_FN LaneDepth next_depth(LaneDepth depth) {
+  depth.channel += 1u;
+  const bool ends_pixel = depth.channel == rlx_u32(RLX_CHANNELS);
+  depth.channel = ends_pixel ? 0u : depth.channel;
+  depth.tap_w += ends_pixel ? 1 : 0;
+  const bool ends_row = depth.tap_w == RLX_KERNEL_W;
+  depth.tap_w = ends_row ? 0 : depth.tap_w;
+  depth.tap_h += ends_row ? 1 : 0;
+  return depth;
 }
 #else
 RLX_LANE_LOADER(load_rows, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECTOR)
@@ -71,19 +118,29 @@ struct LaneRows {
 #if RLX_WINDOWS
   LaneWindow windows[4];
   LanePixel pixels[4];
+  LaneDepth depth;  // at which the next load begins, with RLX_WINDOWS 2
 #endif
 };
 RLX_FN LaneRows rows_from(rlx_u32 first) {
   LaneRows rows;
   rows.first = first;
 #if RLX_WINDOWS
-  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.windows[j] = window_of(first + j);
+  LanePlace place = place_of(first);
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
+    rows.windows[j] = window_of(place);
+    place = next_place(place, first + j);
+  }
+  rows.depth.channel = 0u;
+  rows.depth.tap_h = 0;
+  rows.depth.tap_w = 0;
 #endif
   return rows;
 }
 RLX_FN void turn_to_tap(RLX_INOUT(LaneRows) rows, rlx_u32 tap) {
 #if RLX_WINDOWS == 1
-  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.pixels[j] = pixel_of(rows.windows[j], tap);
+  const int row = int(tap / rlx_u32(RLX_KERNEL_W));
+  const int column = int(tap % rlx_u32(RLX_KERNEL_W));
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.pixels[j] = pixel_of(rows.windows[j], row, column);
 #endif
 }
 // values[i] becomes depth `depth + i`, of the tap with RLX_WINDOWS 1.
@@ -95,16 +152,18 @@ RLX_FN void load_lane_rows(rlx_ptr a, LaneRows rows, rlx_u32 depth, rlx_u32 dept
     values[1][j] = rows.pixels[j].inside ? pair.y : 0.0;
   }
 #elif RLX_WINDOWS == 2
+  // A pixel behind the last tap is inside of x, or taken for its first one.
+  LaneDepth at = rows.depth;
   RLX_UNROLL for (rlx_u32 i = 0u; i < 2u; ++i) {
-    const rlx_u32 kept = RLX_LANE_DEPTH(i);
-    const RLX_INDEX channel = RLX_INDEX(kept % rlx_u32(RLX_CHANNELS)) * RLX_INDEX(RLX_X_C);
+    const RLX_INDEX channel = RLX_INDEX(at.channel) * RLX_INDEX(RLX_X_C);
     rlx_acc4_t loaded = rlx_acc4_splat(0);
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
-      const LanePixel pixel = pixel_of(rows.windows[j], kept / rlx_u32(RLX_CHANNELS));
+      const LanePixel pixel = pixel_of(rows.windows[j], at.tap_h, at.tap_w);
       const rlx_acc_t value = RLX_ELEMENT(RLX_A, a, pixel.at + channel);
       loaded[j] = pixel.inside ? value : rlx_acc_t(0);
     }
     values[i] = RLX_LANE_KEPT(i, loaded);
+    at = next_depth(at);
   }
 #else
   load_rows(a, rows.first, depth, depths, values);
@@ -156,6 +215,9 @@ RLX_MAIN {
           RLX_UNROLL for (rlx_u32 d = 0u; d < 2u; ++d) rows[d] = subgroupShuffle(own[d], from);
         } else {
           LaneRows other_rows = rows_from(first_row + from * 4u);
+#if RLX_WINDOWS == 2
+          other_rows.depth = own_rows.depth;
+#endif
           turn_to_tap(other_rows, tap);
           load_lane_rows(a, other_rows, depth, depths, rows);
         }
@@ -165,6 +227,9 @@ RLX_MAIN {
           }
         }
       }
+#if RLX_WINDOWS == 2
+      own_rows.depth = next_depth(next_depth(own_rows.depth));
+#endif
     }
   }
 

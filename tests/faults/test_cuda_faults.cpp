@@ -238,14 +238,43 @@ TEST_CASE("values on cuda are read after a step, steps are timed, and the arena 
   CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
 }
 
-TEST_CASE("a session on cuda is bound to one size after another") {
+PlanSpec free_copies_for_cuda() {
   PlanSpec spec = free_copies_plan();
   spec.kernels.clear();
   spec.params.clear();
   spec.vulkan = {};
   spec.cuda = {.present = 1, .minimum_driver = 12000, .architecture_count = 1};
   spec.cuda.architectures[0] = 90;
-  const std::shared_ptr<const PlanView> view = open_spec(spec);
+  return spec;
+}
+
+TEST_CASE("the graph of a binding that nobody keeps becomes that of the next") {
+  const std::shared_ptr<const PlanView> view = open_spec(free_copies_for_cuda());
+  OwnContext own(*view);
+  std::unique_ptr<Session> session;
+  REQUIRE(Session::create(view, own.plan, true, {.max_bindings = 2}, session).ok());
+  FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
+  control.graphs = 0;
+  for (uint64_t seq = 1; seq < 16; ++seq) {
+    const std::vector<float> x(2 * seq, static_cast<float>(seq));
+    for (const char* name : {"x", "m", "k"}) {
+      const std::vector<uint64_t> dims =
+          *name == 'k' ? std::vector<uint64_t>{2 * seq} : std::vector<uint64_t>{2, seq};
+      REQUIRE(
+          session->set_input(0, name, {.bytes = std::as_bytes(std::span(x)), .dims = dims}).ok());
+    }
+    REQUIRE(session->run(0).ok());
+    std::vector<float> y(2 * seq);
+    REQUIRE(session->read_output(0, "y", std::as_writable_bytes(std::span(y))).ok());
+    CHECK(y == x);
+  }
+  CHECK(control.graphs == 2);
+  session.reset();
+  CHECK(control.misuses == 0);
+}
+
+TEST_CASE("a session on cuda is bound to one size after another") {
+  const std::shared_ptr<const PlanView> view = open_spec(free_copies_for_cuda());
   OwnContext own(*view);
   std::unique_ptr<Session> session;
   REQUIRE(Session::create(view, own.plan, true, {.max_bindings = 2}, session).ok());

@@ -137,4 +137,18 @@ TEST_CASE("a_weight_is_made_once_for_all_its_readers") {
                                                      "add: > b@weights+0 a@weights+0 w@arena+0"});
 }
 
+TEST_CASE("weights_of_other_sizes_are_made_by_one_kernel") {
+  Module module;
+  std::vector<WeightId> made;
+  for (const int64_t count : {8, 12, 20}) {
+    const std::string name = "w" + std::to_string(count);
+    const WeightId w = random_weight(module, name, {count});
+    made.push_back(computed_weight(module, name + ".exp", {count},
+                                   {.op = "exp", .attributes = {}, .inputs = {w}}));
+  }
+  const Program init = init_of(module, made);
+  CHECK(init.steps.size() == 6);
+  CHECK(init.kernels.size() == 2);
+}
+
 }  // namespace rlx::test

@@ -14,6 +14,9 @@
 #include "compiler/reference/evaluate.h"
 #include "tests/support/harness.h"
 #include "tests/support/judge.h"
+#ifdef RLX_HAS_ONNX
+#include "onnx.pb.h"
+#endif
 
 namespace rlx::test {
 namespace {
@@ -288,6 +291,22 @@ OnnxVerdict check(const OnnxCase& test) {
 
 std::string_view name_of(OnnxStage stage) {
   return kStages.at(static_cast<size_t>(stage));
+}
+
+int64_t newest_opset(const std::vector<OnnxCase>& tests) {
+  int64_t newest = 0;
+#ifdef RLX_HAS_ONNX
+  for (const OnnxCase& test : tests) {
+    const auto bytes = map_bytes(test.model);
+    onnx::ModelProto model;
+    if (!bytes || !model.ParseFromArray(bytes->bytes.data(), static_cast<int>(bytes->bytes.size())))
+      continue;
+    for (const auto& import : model.opset_import()) {
+      if (import.domain().empty()) newest = std::max<int64_t>(newest, import.version());
+    }
+  }
+#endif
+  return newest;
 }
 
 OnnxVerdict check_onnx_case(const OnnxCase& test) {

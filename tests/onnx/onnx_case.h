@@ -37,6 +37,10 @@ struct OnnxCase {
   bool is_network = false;  // too deep for the bound of one op
 };
 
+// The newest opset of the default domain that a model of these imports: that of ONNX's version that
+// made them. 0: none, or built without ONNX.
+int64_t newest_opset(const std::vector<OnnxCase>& tests);
+
 // Imports with inputs fixed where the importer asks for their values, compiles, runs on every
 // device present and compares.
 OnnxVerdict check_onnx_case(const OnnxCase& test);

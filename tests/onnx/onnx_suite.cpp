@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <map>
+#include <sstream>
 
 #include "compiler/import/onnx/onnx_reader.h"
 #include "tests/onnx/onnx_case.h"
@@ -27,11 +29,13 @@ struct Options {
   bool verbose = false;
 };
 
-// A line of the list: a pattern of test names, and why they are refused, or, after "!", why their
-// data is wrong.
+// A pattern of the list for test names, and why they are refused, or, after "!", why their data is
+// wrong; of the suites whose newest opset lies in the range.
 struct Refusal {
   bool is_wrong_data = false;
   std::string pattern;
+  int64_t first_opset = 0;
+  int64_t last_opset = std::numeric_limits<int64_t>::max();
   std::string reason;
   size_t line = 0;
   size_t uses = 0;
@@ -41,8 +45,26 @@ bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-// Lines "pattern..." under "# reason" headings; blank lines end nothing.
-std::vector<Refusal> read_refusals(const std::string& path) {
+// "[!]PATTERN[@OPSET | @FIRST- | @-LAST | @FIRST-LAST]"
+Refusal parse_refusal(std::string word) {
+  Refusal refusal;
+  refusal.is_wrong_data = word.front() == '!';
+  if (refusal.is_wrong_data) word.erase(0, 1);
+  const size_t at = word.find('@');
+  refusal.pattern = word.substr(0, at);
+  if (at == std::string::npos) return refusal;
+  const std::string range = word.substr(at + 1);
+  const size_t dash = range.find('-');
+  const std::string first = range.substr(0, dash);
+  const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
+  if (!first.empty()) refusal.first_opset = std::stoll(first);
+  if (!last.empty()) refusal.last_opset = std::stoll(last);
+  return refusal;
+}
+
+// Lines "pattern..." under "# reason" headings, without those of suites of other opsets; blank
+// lines end nothing.
+std::vector<Refusal> read_refusals(const std::string& path, int64_t opset) {
   std::vector<Refusal> refusals;
   std::ifstream file(path);
   std::string line;
@@ -51,14 +73,13 @@ std::vector<Refusal> read_refusals(const std::string& path) {
     if (line.starts_with("# ")) reason = line.substr(2);
     if (line.empty() || line.front() == '#') continue;
     std::istringstream words(line);
-    std::string pattern;
-    while (words >> pattern) {
-      const bool is_wrong_data = pattern.front() == '!';
-      refusals.push_back({.is_wrong_data = is_wrong_data,
-                          .pattern = pattern.substr(is_wrong_data ? 1 : 0),
-                          .reason = reason,
-                          .line = number,
-                          .uses = 0});
+    std::string word;
+    while (words >> word) {
+      Refusal refusal = parse_refusal(word);
+      if (opset < refusal.first_opset || opset > refusal.last_opset) continue;
+      refusal.reason = reason;
+      refusal.line = number;
+      refusals.push_back(std::move(refusal));
     }
   }
   return refusals;
@@ -87,19 +108,21 @@ std::optional<OnnxCase> case_of(const std::filesystem::path& file, const std::st
                   .is_network = true};
 }
 
-std::vector<OnnxCase> list_cases(const Options& options) {
+std::vector<OnnxCase> list_cases(const std::string& suite) {
   std::vector<OnnxCase> cases;
-  if (!std::filesystem::is_directory(options.suite)) return cases;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(options.suite)) {
-    const std::optional<OnnxCase> found = case_of(entry.path(), options.suite);
-    if (found &&
-        std::any_of(options.filters.begin(), options.filters.end(),
-                    [&](const std::string& filter) { return matches(filter, found->name); }))
-      cases.push_back(*found);
+  if (!std::filesystem::is_directory(suite)) return cases;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(suite)) {
+    const std::optional<OnnxCase> found = case_of(entry.path(), suite);
+    if (found) cases.push_back(*found);
   }
   std::sort(cases.begin(), cases.end(),
             [](const OnnxCase& a, const OnnxCase& b) { return a.name < b.name; });
   return cases;
+}
+
+bool is_chosen(const OnnxCase& test, const std::vector<std::string>& filters) {
+  return std::any_of(filters.begin(), filters.end(),
+                     [&](const std::string& filter) { return matches(filter, test.name); });
 }
 
 struct Count {
@@ -137,19 +160,22 @@ int run(const Options& options) {
     std::puts("SKIPPED: built without ONNX; 0 failed");
     return 0;
   }
-  const std::vector<OnnxCase> cases = list_cases(options);
+  const std::vector<OnnxCase> cases = list_cases(options.suite);
   if (cases.empty()) {
     std::printf("SKIPPED: no tests under %s (package libonnx-testdata); 0 failed\n",
                 options.suite.c_str());
     return 0;
   }
   if (present_devices().devices.empty()) return 0;  // which was said
-  std::vector<Refusal> refusals = read_refusals(options.refusals);
+  const int64_t opset = newest_opset(cases);
+  std::printf("a suite of opset %lld\n", static_cast<long long>(opset));
+  std::vector<Refusal> refusals = read_refusals(options.refusals, opset);
   std::map<std::string, Count> counts;  // by folder of the suite
   Count all;
   double worst_onnx = 0;
   double worst_norm = 0;
   for (const OnnxCase& test : cases) {
+    if (!is_chosen(test, options.filters)) continue;
     if (options.verbose) std::cerr << test.name << std::endl;
     const auto expected =
         std::find_if(refusals.begin(), refusals.end(),

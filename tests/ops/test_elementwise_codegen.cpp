@@ -158,6 +158,83 @@ TEST_CASE("equal regions share one kernel, and the text is deterministic") {
   CHECK(program.steps.size() == 2);
 }
 
+TEST_CASE("regions that differ in sizes alone share one kernel by words") {
+  Program program;
+  const auto emit = [&](const Shape& shape, WordUse use) {
+    const TensorRef x = arena_tensor(program, DType::f32, {shape[0], 1});
+    const TensorRef y = arena_tensor(program, DType::f32, shape);
+    Region region = add_region(y, {x, arena_tensor(program, DType::f32, shape)});
+    region.words = use;
+    emit_region(program, {}, region);
+    return program.steps.back();
+  };
+  const Step small = emit({3, 8}, WordUse::Always);
+  const Step large = emit({5, 24}, WordUse::Always);
+  CHECK(program.kernels.size() == 1);
+  CHECK(small.reason == "one op, 2 inputs, vector width 4, sizes as words");
+  // Each step's ranges are its own, and the kernel says what it reaches by its words.
+  CHECK(small.accesses.at(0).range_bytes == 96);
+  CHECK(large.accesses.at(0).range_bytes == 480);
+  CHECK(program.kernels.at(0).reaches.size() == 3);
+  CHECK(small.params != large.params);
+  // A row that is no whole number of vectors is another kernel.
+  emit({5, 25}, WordUse::Always);
+  CHECK(program.kernels.size() == 2);
+  // Two loops divide: for a run constants are cheaper.
+  CHECK(emit({3, 8}, WordUse::WhereFree).reason == "one op, 2 inputs, vector width 4");
+  emit({7, 8}, WordUse::WhereFree);
+  CHECK(program.kernels.size() == 4);
+}
+
+TEST_CASE("one loop takes words where they must be free") {
+  Program program;
+  for (const int64_t count : {64, 96}) {
+    const TensorRef x = arena_tensor(program, DType::f32, {count});
+    Region region = add_region(arena_tensor(program, DType::f32, {count}), {x});
+    region.words = WordUse::WhereFree;
+    emit_region(program, {}, region);
+  }
+  CHECK(program.kernels.size() == 1);
+}
+
+TEST_CASE("a region whose pointers leave no room for words has constants") {
+  Program program;
+  const TensorRef y = arena_tensor(program, DType::f32, {3, 5, 8});
+  std::vector<TensorRef> operands;
+  for (size_t i = 0; i < kMaxRegionOperands; ++i) {
+    operands.push_back(arena_tensor(program, DType::f32, {3, 1, 8}));
+  }
+  Region region = add_region(y, operands);
+  region.words = WordUse::Always;
+  emit_region(program, {}, region);
+  CHECK(program.steps.back().reason == "one op, 15 inputs, vector width 4");
+  CHECK(program.kernels.back().size_positions.empty());
+}
+
+TEST_CASE("a region that steps backwards has constants, as it begins elsewhere for each size") {
+  Program program;
+  TensorRef x = arena_tensor(program, DType::f32, {10});
+  x.offset_bytes = 36;
+  x.strides = {-1};
+  Region region = add_region(arena_tensor(program, DType::f32, {10}), {x});
+  region.words = WordUse::Always;
+  emit_region(program, {}, region);
+  CHECK(program.kernels.back().size_positions.empty());
+}
+
+TEST_CASE("transposed copies that run once share one kernel") {
+  Program program;
+  const LowerOptions once{.target = find_target("vulkan"), .runs_once = true};
+  for (const int64_t edge : {40, 64}) {
+    TensorRef x = arena_tensor(program, DType::f16, {3, edge, 50});
+    x.type.shape = {3, 50, edge};
+    x.strides = {50 * edge, 1, 50};
+    emit_strided_copy(once, program, {}, x, arena_tensor(program, DType::f16, {3, 50, edge}));
+    CHECK(program.steps.back().accesses.at(0).range_bytes == 3 * 50 * edge * 2);
+  }
+  CHECK(program.kernels.size() == 1);
+}
+
 TEST_CASE("a transposed copy goes through tiles, other strided copies through a region") {
   Program program;
   TensorRef x = arena_tensor(program, DType::f16, {3, 40, 50});

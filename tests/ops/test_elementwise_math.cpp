@@ -215,6 +215,25 @@ TEST_CASE("fmod is exact and mod takes the divisor's sign") {
   }
 }
 
+TEST_CASE("small quotients of integers are right, whatever the driver's last places are") {
+  constexpr uint32_t kEnd = 1u << 21;
+  for (const int units : {-3, 0, 3}) {
+    glsl::quotient_error_units = units;
+    for (uint32_t d = 1; d < kEnd; d += 1 + d / 7) {
+      for (uint32_t n = 1; n < kEnd; n += 1 + kEnd / 97) {
+        // Beside the multiples, where an error shows first.
+        const uint32_t multiple = n - n % d;
+        for (const uint32_t near : {n, multiple, multiple + d - 1, multiple - 1}) {
+          if (near == 0 || near >= kEnd) continue;
+          INFO("driver off by " << units << ": " << near << " / " << d);
+          REQUIRE(glsl::rlx_small_quotient(near, d) == near / d);
+        }
+      }
+    }
+  }
+  glsl::quotient_error_units = 0;
+}
+
 TEST_CASE("quotients are rounded to nearest, whatever the driver's last places are") {
   std::mt19937_64 random(11);
   const auto any = [&random] { return std::bit_cast<float>(static_cast<uint32_t>(random())); };

@@ -16,6 +16,7 @@ import tempfile
 import types
 import unittest
 import unittest.mock
+import weakref
 
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -176,6 +177,25 @@ sys.modules["torch"] = types.SimpleNamespace(
     Tensor=Tensor, float32=np.float32, empty=lambda shape, dtype, device: Tensor(np.zeros(shape, dtype)))
 
 
+class JaxArray(Tensor):
+    """As JAX's: nobody writes to it, so its outputs are made of memory of rlx's own."""
+
+    @staticmethod
+    def from_dlpack(memory):
+        made = JaxArray(np.zeros(0, np.float32))
+        made.source, made.capsule, made.shape = weakref.ref(memory), memory.__dlpack__(), memory.shape
+        api = ctypes.pythonapi
+        tensor = ctypes.cast(api.PyCapsule_GetPointer(made.capsule, b"dltensor"), ctypes.POINTER(DLTensor))[0]
+        assert tensor.device_type == 2 and tensor.data == memory.data_ptr()
+        size = memory.nbytes
+        made.array = np.frombuffer((ctypes.c_char * size).from_address(tensor.data), np.float32).reshape(made.shape)
+        return made
+
+
+JaxArray.__module__ = "jaxlib"
+sys.modules["jax"] = types.SimpleNamespace(dlpack=types.SimpleNamespace(from_dlpack=JaxArray.from_dlpack))
+
+
 def copying_plan(**options):
     """x f32[batch, 4] -> x: one copy on the device, no kernel."""
     graph = {"rlx_graph": 1, "name": "copy", "symbols": [{"name": "batch", "min": 1, "max": 100}],
@@ -201,6 +221,24 @@ class Cuda(unittest.TestCase):
     def setUp(self):
         self.session = rlx.Session(self.plan, "cuda")
         Tensor.streams.clear()
+
+    def test_arrays_of_jax_in_and_out(self):
+        with rlx.Session(self.file, "cuda") as session:
+            for batch in (3, 8):
+                x = JaxArray(numbers(batch))
+                y = session(x=x)
+                self.assertIsInstance(y, JaxArray)
+                np.testing.assert_array_equal(y.array, x.array)
+            given = Tensor(np.zeros((3, 4), np.float32))
+            other = JaxArray(numbers(3))
+            self.assertIs(session.run({"x": other}, out={"x": given})["x"], given)
+            np.testing.assert_array_equal(given.array, other.array)
+            self.assertEqual(session.copies, NO_COPIES)
+        np.testing.assert_array_equal(y.array, x.array)  # memory that lives as long as what was made of it
+        source = y.source
+        self.assertIsNotNone(source())
+        del y
+        self.assertIsNone(source())
 
     def test_tensors_on_the_device_are_never_copied(self):
         kept = []

@@ -526,6 +526,43 @@ class Language(Refusal):
         self.refused(ValueError, "has no text section", LanguageModel, self.plan + "2", "vulkan")
 
 
+class Tokens(Refusal):
+    def test_a_plan_carries_the_tokenizer_that_it_is_given(self):
+        from rlx.language import Tokenizer
+        names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "night", "sky", "##s", "is", "dark", "?"]
+        added = [{"id": number, "content": name, "special": True, "normalized": False, "lstrip": False, "rstrip": False,
+                  "single_word": False} for number, name in enumerate(names[:4])]
+        template = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                    {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+        with tempfile.TemporaryDirectory() as folder:
+            words, plan = pathlib.Path(folder, "tokenizer.json"), os.path.join(folder, "a.plan")
+            words.write_text(json.dumps({
+                "added_tokens": added, "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+                "post_processor": {"type": "TemplateProcessing", "single": template, "pair": [],
+                                   "special_tokens": {name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
+                                                      for name in ("[CLS]", "[SEP]")}},
+                "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+                "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                          "vocab": {name: number for number, name in enumerate(names)}}}))
+            compiled(relu("f32", 4), output=plan, tokenizer=words)
+            tokenizer = Tokenizer(plan)
+            self.assertEqual((len(tokenizer), tokenizer.begin, tokenizer.end), (11, 2, 3))
+            ids = [2, 4, 5, 7, 6, 8, 1, 10, 3]
+            self.assertEqual(tokenizer.encode("The nights sky is blue?"), ids)
+            self.assertEqual(tokenizer.encode("The nights sky is blue?", add_special=False), ids[1:-1])
+            self.assertEqual(tokenizer.encode("The nights sky is blue?", most=4), [2, 4, 5, 3])
+            self.assertEqual(tokenizer.encode("The nights sky is blue?", add_special=False, most=2), [4, 5])
+            self.assertEqual(tokenizer.encode("", most=2), [2, 3])
+            self.assertEqual(tokenizer.decode(tokenizer.encode("the nights sky is dark?")), "the nights sky is dark?")
+            self.refused(ValueError, "no room", tokenizer.encode, "the", most=1)
+            self.refused(ValueError, "there is no token 11", tokenizer.decode, [11])
+            compiled(relu("f32", 4), output=plan)
+            self.refused(ValueError, "has no text section", Tokenizer, plan)
+            words.write_text("{}")
+            with self.assertRaises(rlx.CompileError):
+                compiled(relu("f32", 4), output=plan, tokenizer=words)
+
+
 class Words(unittest.TestCase):
     def test_help_is_enough_to_start(self):
         import pydoc

@@ -66,13 +66,14 @@ struct Helpers {
   nb::object dense;     // (value, what) -> a contiguous array in the machine's byte order
   nb::object raw;       // (value) -> (array, dtype's number) or None
   nb::object allocate;  // (dims, dtype's number, like) -> array
+  nb::object deliver;   // (array, like) -> what a caller gets
 };
 // Lives as long as the process: Python's objects are not freed after it.
 const Helpers& helpers() {
   static const Helpers* const made = [] {
     const nb::module_ arrays = nb::module_::import_("rlx._arrays");
     return new Helpers{arrays.attr("ndarray"), arrays.attr("dense"), arrays.attr("raw"),
-                       arrays.attr("allocate")};
+                       arrays.attr("allocate"), arrays.attr("deliver")};
   }();
   return *made;
 }
@@ -217,17 +218,23 @@ nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle
   return helpers().allocate(shape, dtype, like.is_valid() ? nb::borrow(like) : nb::none());
 }
 
+nb::object delivered(nb::object array, nb::handle like) {
+  if (!like.is_valid() || Exchange::of(like) || is_numpy_array(array)) return array;
+  return helpers().deliver(array, like);
+}
+
 nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32_t dtype,
-                       std::optional<int> cuda_ordinal) {
+                       std::optional<int> cuda_ordinal, const nb::object& owner) {
   const std::optional<nb::dlpack::dtype> type = dtype_for_array(dtype);
   if (!type)
     throw DtypeError(RLX_INVALID_ARGUMENT,
                      "there is no element type " + std::to_string(dtype) + " in DLPack");
   const int device_type = cuda_ordinal ? nb::device::cuda::value : nb::device::cpu::value;
-  return nb::cast(nb::ndarray<nb::array_api>(reinterpret_cast<void*>(address), dims.size(),
-                                             dims.data(), nb::handle(), nullptr, *type, device_type,
-                                             cuda_ordinal.value_or(0)),
-                  nb::rv_policy::reference);
+  return nb::cast(
+      nb::ndarray<nb::array_api>(reinterpret_cast<void*>(address), dims.size(), dims.data(),
+                                 owner.is_none() ? nb::handle() : nb::handle(owner), nullptr, *type,
+                                 device_type, cuda_ordinal.value_or(0)),
+      nb::rv_policy::reference);
 }
 
 ArrayMemory take_writable(nb::handle value, const std::string& what, const CudaPlace& place) {

@@ -56,13 +56,18 @@ struct CudaPlace {
 TensorArgument take_array(nb::handle value, const std::string& what, const CudaPlace& place);
 
 // An array to read into, as `like` is made: a NumPy array or, for a tensor of PyTorch or CuPy, one
-// of these on the same device. `like` may be null: NumPy.
+// of these on the same device, for one of JAX on a CUDA device memory of rlx's own. `like` may be
+// null: NumPy.
 nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle like);
 
+// What a caller gets of an array that make_array made, once its values are there: the array, or for
+// memory of rlx's own an array of the library that `like` is of.
+nb::object delivered(nb::object array, nb::handle like);
+
 // The caller's memory as an array that speaks DLPack: on CUDA's device of that ordinal, or the host
-// where there is none. Nobody keeps it but the caller.
+// where there is none. It keeps `owner`; with None nobody keeps the memory but the caller.
 nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32_t dtype,
-                       std::optional<int> cuda_ordinal);
+                       std::optional<int> cuda_ordinal, const nb::object& owner);
 
 // The memory of an array that make_array made or the caller gave for an output.
 ArrayMemory take_writable(nb::handle value, const std::string& what, const CudaPlace& place);

@@ -106,6 +106,7 @@ CompileOptions compile_options(const nb::dict& request) {
 CompileRequest make_request(const nb::dict& request) {
   CompileRequest made{.model = field<std::string>(request, "model"),
                       .import = import_options(request),
+                      .tokenizer = field<std::string>(request, "tokenizer"),
                       .kept = {.names = field<std::vector<std::string>>(request, "keep"),
                                .all = field<bool>(request, "keep_all")},
                       .precision = precision_of(request),

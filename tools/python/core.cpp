@@ -254,7 +254,8 @@ NB_MODULE(_core, module) {
   module.def("version", rlx_version);
   module.def("devices", rlx::python::list_devices);
   module.def("wrap_memory", rlx::python::wrap_memory, nanobind::arg("address"),
-             nanobind::arg("dims"), nanobind::arg("dtype"), nanobind::arg("cuda_ordinal").none());
+             nanobind::arg("dims"), nanobind::arg("dtype"), nanobind::arg("cuda_ordinal").none(),
+             nanobind::arg("owner") = nanobind::none());
   rlx::python::define_plan(module);
   rlx::python::define_session(module);
 }

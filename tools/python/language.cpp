@@ -43,6 +43,67 @@ void check_text(rlx_status status) {
   if (status != RLX_OK) throw Error(status, rlx_text_last_error());
 }
 
+Plan open_plan(const std::string& path, const std::optional<std::string>& weights_folder) {
+  auto options = init<rlx_plan_options>();
+  options.weights_folder = weights_folder ? weights_folder->c_str() : nullptr;
+  return Plan(path, &options);
+}
+
+TextHandle open_text(const Plan& plan) {
+  rlx_text* text = nullptr;
+  check_text(rlx_text_open(plan.get(), &text));
+  return TextHandle(text);
+}
+
+std::vector<int32_t> encode_text(const rlx_text* text, const std::string& utf8, uint32_t flags) {
+  // No token is shorter than a byte, but for those at the ends.
+  std::vector<int32_t> ids(utf8.size() + 8);
+  size_t count = 0;
+  const auto encode = [&] {
+    return rlx_text_encode(text, utf8.data(), utf8.size(), flags, ids.data(), ids.size(), &count);
+  };
+  const rlx_status status = encode();
+  if (status != RLX_OK && count > ids.size()) {
+    ids.resize(count);
+    check_text(encode());
+  } else {
+    check_text(status);
+  }
+  ids.resize(count);
+  return ids;
+}
+
+class TokenizerCore {
+ public:
+  explicit TokenizerCore(const std::string& path) : text_(open_text(open_plan(path, {}))) {
+    info_ = init<rlx_text_info>();
+    check_text(rlx_text_get_info(text_.get(), &info_));
+  }
+
+  [[nodiscard]] const rlx_text_info& info() const { return info_; }
+  [[nodiscard]] std::vector<int32_t> encode(const std::string& text, bool add_special) const {
+    return encode_text(text_.get(), text, add_special ? RLX_TEXT_ADD_SPECIAL : 0);
+  }
+  [[nodiscard]] std::string decode(const std::vector<int32_t>& ids, bool show_control) const {
+    rlx_text_stream* opened = nullptr;
+    check_text(rlx_text_stream_create(text_.get(), show_control ? 1 : 0, &opened));
+    const StreamHandle stream(opened);
+    std::string text;
+    const char* utf8 = nullptr;
+    size_t size_bytes = 0;
+    for (const int32_t id : ids) {
+      check_text(rlx_text_stream_put(stream.get(), id, &utf8, &size_bytes));
+      text.append(utf8, size_bytes);
+    }
+    check_text(rlx_text_stream_end(stream.get(), &utf8, &size_bytes));
+    return text.append(utf8, size_bytes);
+  }
+
+ private:
+  TextHandle text_;
+  rlx_text_info info_{};
+};
+
 // One thread at a time; a second one is refused.
 class Busy {
  public:
@@ -70,7 +131,7 @@ class LanguageCore {
  public:
   LanguageCore(const std::string& path, const std::string& device,
                const std::optional<std::string>& weights_folder, language::Reuse reuse)
-      : plan_(open(path, weights_folder)),
+      : plan_(open_plan(path, weights_folder)),
         text_(open_text(plan_)),
         device_(device),
         session_(plan_, device_) {
@@ -107,13 +168,7 @@ class LanguageCore {
   }
 
   [[nodiscard]] std::vector<int32_t> encode(const std::string& text) const {
-    size_t count = 0;
-    check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL, nullptr,
-                               0, &count));
-    std::vector<int32_t> ids(count);
-    check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL,
-                               ids.data(), ids.size(), &count));
-    return ids;
+    return encode_text(text_.get(), text, RLX_TEXT_ADD_SPECIAL);
   }
 
   // Reads a prompt; next() then gives what follows.
@@ -175,22 +230,6 @@ class LanguageCore {
   [[nodiscard]] std::string device() const { return device_.info().id; }
 
  private:
-  static Plan open(const std::string& path, const std::optional<std::string>& weights_folder) {
-    auto options = init<rlx_plan_options>();
-    options.weights_folder = weights_folder ? weights_folder->c_str() : nullptr;
-    return Plan(path, &options);
-  }
-  static TextHandle open_text(const Plan& plan) {
-    if (rlx_plan_text_bytes(plan.get()) == 0) {
-      throw Error(
-          RLX_INVALID_ARGUMENT,
-          "the plan has no text section: no tokenizer and no chat template; compile it from "
-          "a .gguf file or a checkpoint that has them");
-    }
-    rlx_text* text = nullptr;
-    check_text(rlx_text_open(plan.get(), &text));
-    return TextHandle(text);
-  }
   // By argmax on the device where the likeliest token is wanted, unless that is padding.
   int32_t choose() {
     int32_t id = 0;
@@ -223,12 +262,26 @@ class LanguageCore {
 NB_MODULE(_language, module) {
   using rlx::python::LanguageCore;
   using rlx::python::Sampling;
+  using rlx::python::TokenizerCore;
   module.doc() = "Language models for rlx.language; use that.";
   nanobind::register_exception_translator(rlx::python::translate);
   nanobind::enum_<rlx::language::Reuse>(module, "Reuse")
       .value("exact", rlx::language::Reuse::Exact)
       .value("rows", rlx::language::Reuse::Rows)
       .value("fast", rlx::language::Reuse::Fast);
+  nanobind::class_<TokenizerCore>(module, "Tokenizer")
+      .def(nanobind::init<const std::string&>(), nanobind::arg("path"),
+           nanobind::call_guard<nanobind::gil_scoped_release>())
+      .def_prop_ro("count", [](const TokenizerCore& core) { return core.info().token_count; })
+      .def_prop_ro("begin", [](const TokenizerCore& core) { return core.info().begin; })
+      .def_prop_ro("end", [](const TokenizerCore& core) { return core.info().end; })
+      .def_prop_ro("add_begin",
+                   [](const TokenizerCore& core) { return core.info().add_begin != 0; })
+      .def_prop_ro("add_end", [](const TokenizerCore& core) { return core.info().add_end != 0; })
+      .def("encode", &TokenizerCore::encode, nanobind::arg("text"), nanobind::arg("add_special"),
+           nanobind::call_guard<nanobind::gil_scoped_release>())
+      .def("decode", &TokenizerCore::decode, nanobind::arg("ids"), nanobind::arg("show_control"),
+           nanobind::call_guard<nanobind::gil_scoped_release>());
   nanobind::class_<LanguageCore>(module, "Language")
       .def(nanobind::init<const std::string&, const std::string&, const std::optional<std::string>&,
                           rlx::language::Reuse>(),

@@ -330,10 +330,10 @@ SessionCore::Placed SessionCore::place_output(uint32_t entry, uint32_t number, n
                                               nb::handle like) {
   const Port& port = entry_at(entry).outputs[number];
   nb::object array = given_for(port, into);
-  if (!array.is_valid())
-    array = make_array(session_->output(number, entry).dims(), port.dtype, like);
+  const bool was_given = array.is_valid();
+  if (!was_given) array = make_array(session_->output(number, entry).dims(), port.dtype, like);
   ArrayMemory memory = take_output(entry, number, array);
-  return {.array = std::move(array), .memory = std::move(memory)};
+  return {.array = std::move(array), .memory = std::move(memory), .was_given = was_given};
 }
 
 // Not valid where `into` has none.
@@ -388,9 +388,11 @@ nb::object SessionCore::run(uint32_t entry, const nb::dict& inputs, nb::handle n
   const Use use(*this);
   const std::vector<uint32_t> picked = pick_outputs(entry_at(entry), names);
   const nb::object like = give(entry, inputs);
-  const std::vector<Placed> placed = place_outputs(entry, picked, into, like);
+  std::vector<Placed> placed = place_outputs(entry, picked, into, like);
   check(unlocked([&] { return rlx_session_run(*use, entry); }));
   read_into(entry, picked, placed);
+  for (Placed& output : placed)
+    if (!output.was_given) output.array = delivered(std::move(output.array), like);
   return collect(entry_at(entry), picked, placed, bare);
 }
 

@@ -103,6 +103,7 @@ class SessionCore {
   struct Placed {
     nb::object array;
     ArrayMemory memory;
+    bool was_given = false;  // by the caller
   };
   struct Entry {
     std::vector<Port> inputs;

@@ -10,6 +10,7 @@
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -23,7 +24,8 @@ bool is_one_integer(const TensorType& type) {
 
 bool can_be_known(const TensorType& type) {
   const DTypeKind kind = kind_of(type.dtype);
-  return kind != DTypeKind::Complex && kind != DTypeKind::Storage &&
+  const bool has_elements = kind != DTypeKind::Storage || is_float8(type.dtype);
+  return kind != DTypeKind::Complex && has_elements &&
          element_count(type.shape) <= kMostKnownElements;
 }
 

@@ -104,17 +104,31 @@ class ModelImporter {
     diagnostics_.error(code, place(""), message, std::move(hint));
   }
 
-  void check_model(const Scope& scope) {
-    const auto found = scope.opsets.find("");
-    if (found == scope.opsets.end()) {
-      error(DiagCode::UnsupportedVersion,
-            "the model imports no opset of the default domain; the file may be no ONNX model");
+  // A model of other domains' nodes alone needs no opset of the default one.
+  [[nodiscard]] bool needs_default_opset(const Opsets& opsets) const {
+    const Nodes& nodes = model_->graph().node();
+    return opsets.empty() ||
+           std::any_of(nodes.begin(), nodes.end(), [](const onnx::NodeProto& node) {
+             return domain_of(node.domain()).empty();
+           });
+  }
+
+  void check_opset(const Opsets& opsets) {
+    const auto found = opsets.find("");
+    if (found == opsets.end()) {
+      if (needs_default_opset(opsets))
+        error(DiagCode::UnsupportedVersion,
+              "the model imports no opset of the default domain; the file may be no ONNX model");
     } else if (found->second < kOldestOpset || found->second > kNewestOpset) {
       error(DiagCode::UnsupportedVersion,
             "the model is of opset " + std::to_string(found->second) + "; rlx reads " +
                 std::to_string(kOldestOpset) + " to " + std::to_string(kNewestOpset),
             "convert it with onnx.version_converter");
     }
+  }
+
+  void check_model(const Scope& scope) {
+    check_opset(scope.opsets);
     if (!model_->has_graph()) error(DiagCode::BadField, "the model has no graph");
     for (const auto& tensor : model_->graph().sparse_initializer()) {
       error(DiagCode::UnsupportedOp,

@@ -7,6 +7,7 @@
 
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/refusal.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -73,14 +74,21 @@ const Tensor& NodeReader::known(size_t i, const std::string& what) {
              : "make it a constant of the model, or let it follow from shapes");
 }
 
+const Tensor& NodeReader::known_numbers(size_t i, const std::string& what) {
+  if (is_float8(dtype(i)))
+    refuse("input " + std::to_string(i) + " gives " + what + " as " +
+           std::string(name_of(dtype(i))) + ", wanted integers or wider floats");
+  return known(i, what);
+}
+
 Ints NodeReader::known_ints(size_t i, const std::string& what) {
-  const Tensor& values = known(i, what);
+  const Tensor& values = known_numbers(i, what);
   if (!values.is_float()) return {values.integers.begin(), values.integers.end()};
   refuse("input " + std::to_string(i) + " gives " + what + " as floats, wanted integers");
 }
 
 Floats NodeReader::known_reals(size_t i, const std::string& what) {
-  const Tensor& values = known(i, what);
+  const Tensor& values = known_numbers(i, what);
   if (values.is_float()) return values.floats;
   return {values.integers.begin(), values.integers.end()};
 }

@@ -54,8 +54,8 @@ class NodeReader {
   [[nodiscard]] const Shape& shape(size_t i) const { return type(input(i)).shape; }
   [[nodiscard]] DType dtype(size_t i) const { return type(input(i)).dtype; }
   [[nodiscard]] int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
-  // The elements of an input that must be known before the run; `what` says what it gives ("its
-  // axes").
+  // The elements of an input that must be known before the run, of 8-bit floats their codes; `what`
+  // says what it gives ("its axes").
   const Tensor& known(size_t i, const std::string& what);
   Ints known_ints(size_t i, const std::string& what);
   Floats known_reals(size_t i, const std::string& what);
@@ -121,6 +121,9 @@ class NodeReader {
   void check_all_used() const;
 
  private:
+  // As known; not of codes.
+  const Tensor& known_numbers(size_t i, const std::string& what);
+
   ModelContext& model_;
   const onnx::NodeProto& proto_;
   int64_t opset_;

@@ -6,6 +6,7 @@
 
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/windows.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx::onnx_import {
 
@@ -42,6 +43,20 @@ std::optional<ValueId> as_scalar(NodeReader& n, size_t i) {
   return n.shape(i) == Shape{1} ? n.reshape(n.input(i), {}) : n.input(i);
 }
 
+namespace {
+
+// Of codes that are floats only their type counts: they are 0, or -0.
+std::optional<ValueId> zero_point(NodeReader& n) {
+  if (!n.has_input(2) || !is_float8(n.dtype(2))) return as_scalar(n, 2);
+  const auto& codes = n.known(2, "the zero points").integers;
+  if (std::any_of(codes.begin(), codes.end(), [](int64_t code) { return (code & 0x7f) != 0; }))
+    n.refuse("its zero points are of " + text(n.dtype(2)) + " and not 0",
+             "add what they shift the values by behind the node");
+  return std::nullopt;
+}
+
+}  // namespace
+
 void quantize(NodeReader& n, const OnnxOp&) {
   const int64_t wanted = n.integer("output_dtype", 0);
   n.integer("saturate", 1);
@@ -54,7 +69,7 @@ void quantize(NodeReader& n, const OnnxOp&) {
   Attributes attributes = scale_axis(n);
   attributes.emplace("to", text(to));
   ValueId y =
-      n.emit("quantize", {n.input(0), as_scalar(n, 1), as_scalar(n, 2)}, std::move(attributes));
+      n.emit("quantize", {n.input(0), as_scalar(n, 1), zero_point(n)}, std::move(attributes));
   if (is_nibbles) {
     const bool is_signed = to == DType::i8;
     y = n.emit("clamp", {y}, {{"min", is_signed ? -8.0 : 0.0}, {"max", is_signed ? 7.0 : 15.0}});
@@ -66,8 +81,8 @@ void quantize(NodeReader& n, const OnnxOp&) {
 void dequantize(NodeReader& n, const OnnxOp&) {
   Attributes attributes = scale_axis(n);
   attributes.emplace("to", text(n.dtype(1)));
-  n.set_output(0, n.emit("dequantize", {n.input(0), as_scalar(n, 1), as_scalar(n, 2)},
-                         std::move(attributes)));
+  n.set_output(
+      0, n.emit("dequantize", {n.input(0), as_scalar(n, 1), zero_point(n)}, std::move(attributes)));
 }
 
 namespace {

@@ -12,6 +12,7 @@ namespace rlx::onnx_import {
 void resize(NodeReader& n, const OnnxOp& row);       // resize.cpp
 void upsample(NodeReader& n, const OnnxOp& row);     // resize.cpp
 void grid_sample(NodeReader& n, const OnnxOp& row);  // resize.cpp
+void affine_grid(NodeReader& n, const OnnxOp& row);  // affine_grid.cpp
 
 namespace {
 
@@ -200,18 +201,16 @@ void max_unpool(NodeReader& n, const OnnxOp&) {
   n.set_output(0, y);
 }
 
-// The adjoint of unfolding into columns, over two axes.
+// The adjoint of unfolding into columns.
 void col2im(NodeReader& n, const OnnxOp&) {
   const Ints image = n.known_ints(1, "the image's sizes");
-  const Ints block = n.known_ints(2, "the block's sizes");
-  if (image.size() != 2 || block.size() != 2)
-    n.refuse(std::to_string(image.size()) + " spatial axes are not supported, wanted 2");
+  const size_t rank = image.size();
   n.set_output(0, n.emit("col2im", {n.input(0)},
                          {{"out_hw", image},
-                          {"kernel", block},
-                          {"stride", n.integers("strides", {1, 1})},
-                          {"pads", n.integers("pads", {0, 0, 0, 0})},
-                          {"dilation", n.integers("dilations", {1, 1})},
+                          {"kernel", n.known_ints(2, "the block's sizes")},
+                          {"stride", n.integers("strides", Ints(rank, 1))},
+                          {"pads", n.integers("pads", Ints(2 * rank, 0))},
+                          {"dilation", n.integers("dilations", Ints(rank, 1))},
                           {"layout", std::string("unfold")}}));
 }
 
@@ -262,6 +261,7 @@ constexpr std::array kVisionRows = {
     OnnxOp{"Resize", resize},
     OnnxOp{"Upsample", upsample},
     OnnxOp{"GridSample", grid_sample},
+    OnnxOp{"AffineGrid", affine_grid},
 };
 
 }  // namespace

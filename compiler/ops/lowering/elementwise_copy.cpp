@@ -41,6 +41,7 @@ bool has_free_sizes(const StridedCopy& copy) {
 struct CopyEmitter {
   Program& program;
   const Step& origin;
+  WordUse words = WordUse::Never;
 };
 
 size_t unit_loop(const Strides& strides) {
@@ -93,18 +94,55 @@ std::string batch_text(const Transposition& t) {
   return text;
 }
 
-bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
-  const Transposition t = transposition_of(copy);
-  const auto& [from, to] = copy;
-  const uint32_t bytes = element_bytes(from.dtype());
-  const Dim rows = t.loops.sizes[t.row_loop];
-  const Dim columns = t.loops.sizes[t.column_loop];
+Dim batches_of(const Transposition& t) {
   Dim batches = 1;
   for (size_t i = 0; i < t.loops.sizes.size(); ++i) {
     if (i != t.row_loop && i != t.column_loop) batches *= t.loops.sizes[i];
   }
-  const Grid grid = split_grid(ceil_div(rows, kTile) * ceil_div(columns, kTile) * batches);
+  return batches;
+}
+
+// Tiles are found by division, which constants make cheaper.
+bool takes_words(const Transposition& t, WordUse use) {
+  const auto is_free = [](const Dim& size) { return size.is_free(); };
+  return use == WordUse::Always &&
+         std::none_of(t.loops.sizes.begin(), t.loops.sizes.end(), is_free) &&
+         std::none_of(t.loops.strides[0].begin(), t.loops.strides[0].end(), is_free) &&
+         std::none_of(t.loops.strides[1].begin(), t.loops.strides[1].end(), is_free);
+}
+
+void put_words(SizeWords& words, LoopNest& loops) {
+  for (Dim& size : loops.sizes) size = words.word(size);
+  for (Strides& strides : loops.strides) {
+    for (Dim& stride : strides) stride = words.word(stride);
+  }
+}
+
+// What the kernel touches of one side, by the words that it goes by.
+TensorRef side(const TensorRef& view, const Transposition& t, size_t number) {
+  Dim farthest = 0;
+  for (size_t i = 0; i < t.loops.sizes.size(); ++i)
+    farthest += reach_of(t.loops.sizes[i], t.loops.strides[number][i]);
+  return reached(view, farthest);
+}
+
+bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
+  Transposition t = transposition_of(copy);
+  const auto& [from, to] = copy;
+  const uint32_t bytes = element_bytes(from.dtype());
+  const Dim fixed_rows = t.loops.sizes[t.row_loop];
+  const Dim fixed_columns = t.loops.sizes[t.column_loop];
+  const Dim fixed_batches = batches_of(t);
+  const Grid grid =
+      split_grid(ceil_div(fixed_rows, kTile) * ceil_div(fixed_columns, kTile) * fixed_batches);
   DispatchBuilder<CopyParams> dispatch(emitter.program, KernelId::transpose, emitter.origin);
+  SizeWords words;
+  const bool in_words = takes_words(t, emitter.words);
+  if (in_words) put_words(words, t.loops);
+  words.give(dispatch);
+  const Dim& rows = t.loops.sizes[t.row_loop];
+  const Dim& columns = t.loops.sizes[t.column_loop];
+  const Dim batches = batches_of(t);
   dispatch.workgroup({kTile, kTileRows})
       .define("RLX_RAW", raw_storage(bytes).name)
       .define("RLX_ROWS", word_of(rows))
@@ -113,12 +151,13 @@ bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
       .define("RLX_Y_STRIDE", word_of(t.loops.strides[1][t.row_loop]))
       .define("RLX_BATCHES", word_of(batches))
       .generated("batch.inc", batch_text(t))
-      .read(&CopyParams::x, from)
-      .write(&CopyParams::y, to)
+      .read(&CopyParams::x, in_words ? side(from, t, 0) : from)
+      .write(&CopyParams::y, in_words ? side(to, t, 1) : to)
       .grid(grid)
       .work(2 * byte_size(to.type), 0)
-      .reason(to_string(batches) + " transposed " + to_string(rows) + " x " + to_string(columns) +
-              " matrices through 32 x 32 tiles");
+      .reason(to_string(fixed_batches) + " transposed " + to_string(fixed_rows) + " x " +
+              to_string(fixed_columns) + " matrices through 32 x 32 tiles" +
+              (in_words ? ", sizes as words" : ""));
   return true;
 }
 
@@ -130,7 +169,8 @@ bool emit_copy_region(CopyEmitter& emitter, const StridedCopy& copy) {
                .operands = {{.view = copy.from, .storage = storage}},
                .element_text = "return x1;\n",
                .operations = 0,
-               .subject = "strided copy"});
+               .subject = "strided copy",
+               .words = emitter.words});
   return true;
 }
 
@@ -170,11 +210,11 @@ void emit_strided_copy(const LowerOptions& options, Program& program, const Step
                                       " for " + origin.node);
   if (element_count(to.shape()) == 0) return;
   const StridedCopy copy{.from = from, .to = to};
-  Choice<CopyOffer> choice =
-      choose(std::span<const CopyOffer>(kCopyOffers), OfferContext(options, &program), copy);
+  const OfferContext at(options, &program);
+  Choice<CopyOffer> choice = choose(std::span<const CopyOffer>(kCopyOffers), at, copy);
   RLX_CHECK(choice.row != nullptr, "no kernel for the copy of " + origin.node);
   const size_t first_step = program.steps.size();
-  CopyEmitter emitter{.program = program, .origin = origin};
+  CopyEmitter emitter{.program = program, .origin = origin, .words = at.word_use()};
   choice.row->emit(emitter, copy);
   note_offers(program, first_step, choice.row->kernel, std::move(choice.notes));
 }

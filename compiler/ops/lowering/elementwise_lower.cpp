@@ -152,25 +152,25 @@ bool lower_elementwise(LowerContext& ctx) {
   }
   const std::string subject =
       steps.size() == 1 ? "one op" : "region of " + std::to_string(steps.size()) + " ops";
-  emit_region(
-      ctx.program(), ctx.new_step(),
-      {.output = ctx.output(0),
-       .output_storage = element_storage(ctx.output_type(0).dtype),
-       .operands = std::move(inputs.operands),
-       .element_text = chain.text + results_text(ctx, steps.size()),
-       .more_outputs = more_outputs(ctx),
-       .coordinates = chain.coordinates,
-       .counts_outside = counts_outside,
-       .operations = steps.size(),
-       .cost = chain_cost(steps, inputs.dtypes),
-       .subject = subject,
-       .double_functions = calls_double_functions(ctx, steps),
-       .float8_functions = meets_dtype(ctx, steps, is_float8),
-       .complex_functions =
-           meets_dtype(ctx, steps, [](DType dtype) { return dtype == DType::c64; }),
-       .random_functions = std::any_of(steps.begin(), steps.end(), [](const RegionStep& step) {
-         return draws_random(step.op);
-       })});
+  emit_region(ctx.program(), ctx.new_step(),
+              {.output = ctx.output(0),
+               .output_storage = element_storage(ctx.output_type(0).dtype),
+               .operands = std::move(inputs.operands),
+               .element_text = chain.text + results_text(ctx, steps.size()),
+               .more_outputs = more_outputs(ctx),
+               .coordinates = chain.coordinates,
+               .counts_outside = counts_outside,
+               .operations = steps.size(),
+               .cost = chain_cost(steps, inputs.dtypes),
+               .subject = subject,
+               .double_functions = calls_double_functions(ctx, steps),
+               .float8_functions = meets_dtype(ctx, steps, is_float8),
+               .complex_functions =
+                   meets_dtype(ctx, steps, [](DType dtype) { return dtype == DType::c64; }),
+               .random_functions =
+                   std::any_of(steps.begin(), steps.end(),
+                               [](const RegionStep& step) { return draws_random(step.op); }),
+               .words = ctx.word_use()});
   return true;
 }
 

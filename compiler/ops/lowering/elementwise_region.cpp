@@ -509,6 +509,57 @@ std::string reason_text(const Region& region, const RegionPlan& plan) {
   return text;
 }
 
+// ---- sizes as words, so that regions of other sizes run the same instance ----
+
+// Loops and strides that a word may stand for.
+size_t words_wanted(const RegionPlan& plan) {
+  size_t count = plan.loops.sizes.size();
+  for (const Stream& stream : plan.streams) {
+    count += static_cast<size_t>(std::count_if(stream.strides.begin(), stream.strides.end(),
+                                               [](const Dim& stride) { return stride > 1; }));
+  }
+  return count;
+}
+
+bool has_free_sizes(const RegionPlan& plan) {
+  const auto is_free = [](const Dim& size) { return size.is_free(); };
+  return std::any_of(plan.loops.sizes.begin(), plan.loops.sizes.end(), is_free) ||
+         std::any_of(plan.streams.begin(), plan.streams.end(), [&](const Stream& stream) {
+           return stream.view.offset_bytes.is_free() ||
+                  std::any_of(stream.strides.begin(), stream.strides.end(), is_free);
+         });
+}
+
+// Words are there in the pointers that the region does not have; what steps backwards begins
+// elsewhere for each size. One loop divides by nothing, several divide by their sizes, which costs
+// a division where it were a constant.
+bool takes_words(const RegionPlan& plan, WordUse use) {
+  if (use == WordUse::Never || plan.loops.sizes.empty()) return false;
+  if (use == WordUse::WhereFree && plan.loops.sizes.size() > 1) return false;
+  if (has_free_sizes(plan) || plan.wide_index()) return false;
+  const bool steps_back = std::any_of(plan.streams.begin(), plan.streams.end(),
+                                      [](const Stream& stream) { return stream.start != 0; });
+  const size_t used = plan.streams.size() + (plan.counts_outside ? 1 : 0);
+  constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
+  return !steps_back && words_wanted(plan) <= (RLX_REGION_BUFFERS - used) * kWordsOfPointer;
+}
+
+void put_words(SizeWords& words, RegionPlan& plan) {
+  for (Dim& size : plan.loops.sizes) size = words.word(size);
+  for (Stream& stream : plan.streams) {
+    for (Dim& stride : stream.strides) stride = words.word(stride);
+  }
+  plan.items = ceil_div(element_count(plan.loops.sizes), plan.width);
+}
+
+// What the kernel touches of a stream, by the words that it goes by.
+TensorRef touched(const RegionPlan& plan, const Stream& stream) {
+  Dim farthest = 0;
+  for (size_t i = 0; i < stream.strides.size(); ++i)
+    farthest += reach_of(plan.loops.sizes[i], stream.strides[i]);
+  return reached(stream.view, farthest);
+}
+
 }  // namespace
 
 ElementStorage element_storage(DType dtype) {
@@ -540,15 +591,19 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   RLX_CHECK(region.operands.size() + region.more_outputs.size() + (region.counts_outside ? 1 : 0) <=
                 kMaxRegionOperands,
             "operands of " + origin.node);
-  const RegionPlan plan = make_plan(program, region);
+  RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
   const Grid grid = split_grid(ceil_div(plan.items, kBlock * items_each));
+  const bool in_words = takes_words(plan, region.words);
+  SizeWords words;
+  if (in_words) put_words(words, plan);
   DispatchBuilder<RegionParams> dispatch(program, KernelId::region, origin);
+  words.give(dispatch);
   Dim bytes = 0;
   for (const Stream& stream : plan.streams) {
     const uint32_t alignment = stream.wide ? kVectorWidth * stream.storage.bytes : 0;
     const bool is_operand = stream.number > 0 && stream.number < plan.operands_end;
-    dispatch.bind(stream.number * sizeof(rlx_ptr), stream.view,
+    dispatch.bind(stream.number * sizeof(rlx_ptr), in_words ? touched(plan, stream) : stream.view,
                   is_operand ? AccessMode::Read : AccessMode::Write, alignment);
     bytes += distinct_bytes(stream);
   }
@@ -579,7 +634,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
       .generated("region.inc", item_text(plan))
       .grid(grid.x, grid.y, grid.z)
       .work(bytes, region.operations * element_count(region.output.shape()))
-      .reason(reason_text(region, plan));
+      .reason(reason_text(region, plan) + (in_words ? ", sizes as words" : ""));
 }
 
 }  // namespace rlx

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/dispatch/program.h"
+#include "compiler/dispatch/size_words.h"
 
 namespace rlx {
 
@@ -50,6 +51,7 @@ struct Region {
   bool float8_functions = false;
   bool complex_functions = false;
   bool random_functions = false;
+  WordUse words = WordUse::Never;
 };
 constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/dispatch/size_words.h"
 #include "compiler/dispatch/target.h"
 #include "compiler/ops/op_def.h"
 
@@ -32,6 +33,8 @@ struct LowerOptions {
   const std::vector<std::string>* without = nullptr;
   // Names of offers that are taken wherever they fit, before what is faster; nullptr: none.
   const std::vector<std::string>* prefer = nullptr;
+  // The program makes weights: it runs once for each load of a plan.
+  bool runs_once = false;
 };
 
 // What kernels are chosen by: the target, and how tensors lie.
@@ -45,6 +48,11 @@ class OfferContext {
   [[nodiscard]] const Target& target() const { return *options_.target; }
   [[nodiscard]] const DeviceModel& device() const { return target().device; }
   [[nodiscard]] ProductPrecision products() const { return options_.products; }
+  // What runs once is compiled for longer than it runs, and a CPU's driver compiles for longest.
+  [[nodiscard]] WordUse word_use() const {
+    if (options_.runs_once) return WordUse::Always;
+    return device().is_cpu() ? WordUse::WhereFree : WordUse::Never;
+  }
   // True for the name of an offer, and of all forms of a kernel, that the user left out.
   [[nodiscard]] bool is_left_out(std::string_view offer) const;
   // The same of what the user prefers.

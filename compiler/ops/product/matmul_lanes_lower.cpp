@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "compiler/dispatch/size_words.h"
 #include "compiler/ops/product/matmul_emit.h"
+#include "compiler/ops/product/product_words.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -58,6 +58,9 @@ LaneChoice choose_lane_tile(const LaneSize& size, const DeviceModel& device) {
   return narrow < wide ? LaneChoice{kNarrow, narrow} : LaneChoice{kWide, wide};
 }
 
+// As many lines are places of images by floats' division (rlx_small_quotient).
+constexpr int64_t kFewLines = int64_t{1} << 21;
+
 using LaneDispatch = DispatchBuilder<MatmulParams>;
 
 // ---- sizes as words, so that products of other sizes run the same instance ----
@@ -69,35 +72,15 @@ struct LaneProblem {
   Dim images = 0;  // of windows
 };
 
-// Words stand for a product whose sizes are all fixed, and not for nothing.
 bool takes_words(const LaneProblem& problem) {
-  const Product& product = problem.product;
-  return !has_free_sizes(FusedProduct{product}) &&
-         (!problem.lines || !has_free_sizes(problem.lines->window)) && product.m > 0 &&
-         product.n > 0 && product.k > 0;
-}
-
-Strides words_of(SizeWords& words, Strides strides) {
-  for (Dim& stride : strides) stride = words.word(stride);
-  return strides;
-}
-
-void put_words(SizeWords& words, ProductOperand& operand) {
-  operand.batch = words_of(words, operand.batch);
-  operand.line = words.word(operand.line);
-  operand.depth = words.word(operand.depth);
-}
-
-void put_words(SizeWords& words, AddedOperand& added) {
-  added.batch = words_of(words, added.batch);
-  added.m = words.word(added.m);
-  added.n = words.word(added.n);
+  return takes_words(problem.product) && (!problem.lines || !has_free_sizes(problem.lines->window));
 }
 
 // The lines and depths of windows are made of the words that lead the kernel through the images.
 void put_window_words(SizeWords& words, LaneProblem& problem) {
   Product& product = problem.product;
   Window& window = problem.lines->window;
+  product.a.batch = words_of(words, product.a.batch);
   problem.images = words.word(product.m / window.out_count());
   const Dim channels = product.k / window.taps();
   for (Dim& size : window.in) size = words.word(size);
@@ -109,44 +92,13 @@ void put_window_words(SizeWords& words, LaneProblem& problem) {
 }
 
 LaneProblem in_words(SizeWords& words, LaneProblem problem) {
-  Product& product = problem.product;
   if (problem.lines) {
-    product.a.batch = words_of(words, product.a.batch);
     put_window_words(words, problem);
+    put_words_beside_lines(words, problem.product);
   } else {
-    product.m = words.word(product.m);
-    product.k = words.word(product.k);
-    put_words(words, product.a);
-  }
-  product.n = words.word(product.n);
-  for (Dim& size : product.batch) size = words.word(size);
-  put_words(words, product.b);
-  if (product.bias) put_words(words, *product.bias);
-  if (product.residual) put_words(words, *product.residual);
-  if (product.y_lines) {
-    product.y_lines->batch = words_of(words, product.y_lines->batch);
-    product.y_lines->line = words.word(product.y_lines->line);
+    problem.product = in_words(words, problem.product);
   }
   return problem;
-}
-
-// The elements from the first to the last that a dim of `count`, each `stride` on, adds.
-Dim reach_of(const Dim& count, const Dim& stride) {
-  return (count - 1) * stride;
-}
-
-Dim reach_of(const Shape& batch, const Strides& strides) {
-  Dim reach = 0;
-  for (size_t i = 0; i < strides.size(); ++i) reach += reach_of(batch[i], strides[i]);
-  return reach;
-}
-
-// As many elements, one after the other, as the kernel reaches from the view's first one on.
-TensorRef reached(const TensorRef& ref, const Dim& farthest) {
-  return {.buffer = ref.buffer,
-          .offset_bytes = ref.offset_bytes,
-          .type = {.dtype = ref.dtype(), .shape = {farthest + 1}},
-          .strides = {1}};
 }
 
 // The windows' channel 0 is x's first element, whatever C is.
@@ -158,30 +110,15 @@ Dim window_reach(const LaneProblem& problem) {
          reach_of(window.in[1], strides[2]) + reach_of(window.in[2], strides[3]);
 }
 
-// The views are replaced by what the kernel reaches of them, by the words that it goes by.
 void put_reaches(LaneProblem& problem) {
   Product& product = problem.product;
-  const auto operand = [&](ProductOperand& of, const Dim& lines) {
-    of.ref = reached(of.ref, reach_of(product.batch, of.batch) + reach_of(lines, of.line) +
-                                 reach_of(product.k, of.depth));
-  };
-  const auto added = [&](AddedOperand& of) {
-    of.ref = reached(of.ref, reach_of(product.batch, of.batch) + reach_of(product.m, of.m) +
-                                 reach_of(product.n, of.n));
-  };
-  if (problem.lines) {
-    product.a.ref =
-        reached(product.a.ref, reach_of(product.batch, product.a.batch) + window_reach(problem));
-  } else {
-    operand(product.a, product.m);
+  if (!problem.lines) {
+    put_reaches(product);
+    return;
   }
-  operand(product.b, product.n);
-  if (product.bias) added(*product.bias);
-  if (product.residual) added(*product.residual);
-  const Dim line = product.y_lines ? product.y_lines->line : product.n;
-  const Dim entries = product.y_lines ? reach_of(product.batch, product.y_lines->batch)
-                                      : reach_of(batch_count(product), product.m * product.n);
-  product.y = reached(product.y, entries + reach_of(product.m, line) + product.n - 1);
+  product.a.ref =
+      reached(product.a.ref, reach_of(product.batch, product.a.batch) + window_reach(problem));
+  put_reaches_beside_lines(product);
 }
 
 // ---- the dispatch ----
@@ -202,6 +139,7 @@ uint32_t define_lane_windows(LaneDispatch& dispatch, const Product& product,
   const TensorRef& x = product.a.ref;
   define_window(dispatch, lines.window);
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
+      .define("RLX_FEW_LINES", product.m.range().most < kFewLines ? 1 : 0)
       .size("RLX_CHANNELS", product.k / lines.window.taps())
       .size("RLX_X_N", x.strides[0])
       .size("RLX_X_C", x.strides[1])

@@ -9,6 +9,7 @@
 #include "compiler/ops/product/matmul_splits.h"
 #include "compiler/ops/product/matmul_tiles.h"
 #include "compiler/ops/product/matmul_vectors.h"
+#include "compiler/ops/product/product_words.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -55,12 +56,17 @@ double vectors_bound(const OfferContext& at, const FusedProduct& fused) {
 }
 
 bool emit_vectors(LowerContext& ctx, const FusedProduct& fused) {
-  const Product& product = fused.product;
-  const VectorPlan plan = plan_vectors(ctx, product);
-  const int64_t batches = batch_count(product);
+  const VectorPlan plan = plan_vectors(ctx, fused.product);
+  const int64_t batches = batch_count(fused.product);
   std::optional<TensorRef> partial;
-  if (plan.splits > 1) partial = partial_sums(ctx, product, plan.splits);
+  if (plan.splits > 1) partial = partial_sums(ctx, fused.product, plan.splits);
   {
+    // Nothing but a workgroup's number is divided by a size, once.
+    const bool in_size_words =
+        ctx.word_use() != WordUse::Never && !partial && takes_words(fused.product);
+    SizeWords words;
+    Product product = in_size_words ? in_words(words, fused.product) : fused.product;
+    const auto word = [&](int64_t size) { return in_size_words ? words.word(size) : Dim(size); };
     auto dispatch = ctx.dispatch<KernelId::matvec>();
     define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
     define_plan(dispatch, plan);
@@ -68,26 +74,33 @@ bool emit_vectors(LowerContext& ctx, const FusedProduct& fused) {
     const ProductOperand& w = plan.swapped ? product.a : product.b;
     dispatch.define("RLX_X", std::string(name_of(x.ref.dtype())))
         .define("RLX_W", std::string(name_of(w.ref.dtype())))
-        .define("RLX_X_LINE", x.line)
-        .define("RLX_X_DEPTH", x.depth)
-        .define("RLX_W_LINE", w.line)
-        .define("RLX_W_DEPTH", w.depth)
+        .size("RLX_OUTPUTS", plan.swapped ? product.m : product.n)
+        .size("RLX_OUTPUT_BLOCKS", word(plan.blocks))
+        .size("RLX_SPLIT_K", word(plan.split_k))
+        .size("RLX_X_LINE", x.line)
+        .size("RLX_X_DEPTH", x.depth)
+        .size("RLX_W_LINE", w.line)
+        .size("RLX_W_DEPTH", w.depth)
         .grid(split_grid(static_cast<uint64_t>(plan.blocks * plan.splits * batches)))
-        .work(least_bytes(product), flops_of(product))
-        .reason(reason_of(product, to_string(plan, batches)));
+        .work(least_bytes(fused.product), flops_of(fused.product))
+        .reason(reason_of(fused.product, to_string(plan, batches)) +
+                (in_size_words ? ", sizes as words" : ""));
+    words.give(dispatch);
     const uint32_t w_bytes =
         plan.chunk == 1 ? 0 : narrow<uint32_t>(plan.chunk) * element_bytes(w.ref.dtype());
     const uint32_t x_bytes =
         vector_bytes(x.ref, plan.along_depth && plan.chunk > 1 && plan.x_in_vectors);
+    if (in_size_words) put_reaches(product);
     bind_operands(dispatch, product, plan.swapped ? w_bytes : x_bytes,
                   plan.swapped ? x_bytes : w_bytes);
     if (partial) {
       dispatch.write(&MatmulParams::partial, *partial);
     } else {
       bind_epilogue(ctx, dispatch, product);
+      if (may_replace_residual(fused.product)) dispatch.allow_in_place(fused.product.residual->ref);
     }
   }
-  if (partial) join_splits(ctx, product, *partial, plan.splits);
+  if (partial) join_splits(ctx, fused.product, *partial, plan.splits);
   return true;
 }
 

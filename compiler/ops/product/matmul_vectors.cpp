@@ -86,12 +86,9 @@ void define_plan(DispatchBuilder<MatmulParams>& dispatch, const VectorPlan& plan
       .define("RLX_SWAPPED", plan.swapped ? 1 : 0)
       .define("RLX_ALONG_DEPTH", plan.along_depth ? 1 : 0)
       .define("RLX_VECTORS", plan.vectors)
-      .define("RLX_OUTPUTS", plan.outputs)
-      .define("RLX_OUTPUT_BLOCKS", plan.blocks)
       .define("RLX_CHUNK", plan.chunk)
       .define("RLX_LANES", plan.lanes)
-      .define("RLX_SPLITS", plan.splits)
-      .define("RLX_SPLIT_K", plan.split_k);
+      .define("RLX_SPLITS", plan.splits);
   if (plan.along_depth) {
     dispatch.define("RLX_BY_COLUMN", 0)
         .define("RLX_ROWS", plan.rows)

@@ -29,7 +29,7 @@ struct VectorPlan {
 VectorPlan plan_vectors(const LowerContext& ctx, const Product& product);
 // "matvec: m=1, weights along k, 128 workgroups".
 std::string to_string(const VectorPlan& plan, int64_t batches);
-// Workgroup and defines of shaders/matvec.kernel.
+// Workgroup of shaders/matvec.kernel, and the defines that are no sizes.
 void define_plan(DispatchBuilder<MatmulParams>& dispatch, const VectorPlan& plan);
 
 }  // namespace rlx

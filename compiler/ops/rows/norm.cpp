@@ -284,6 +284,7 @@ bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
   }
   if (operands.beta) text += " + " + operand(*operands.beta);
   region.element_text = "return " + text + ";\n";
+  region.words = ctx.word_use();
   emit_region(ctx.program(), ctx.new_step(), region);
   return true;
 }

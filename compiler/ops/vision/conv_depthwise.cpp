@@ -2,6 +2,7 @@
 // From a depthwise convolution to a dispatch of `conv_depthwise` or `conv_depthwise_channels`.
 #include <algorithm>
 
+#include "compiler/dispatch/size_words.h"
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/vision/conv_dispatch.h"
@@ -148,27 +149,86 @@ void define_channel_epilogue(ConvDispatch& dispatch, const LowerContext& ctx,
   }
 }
 
+// Threads that the kernel numbers below what it divides by sizes without integers' division.
+constexpr int64_t kFewThreads = int64_t{1} << 21;
+
+// What the kernel is told of sizes: numbers, or words, by which depthwise convolutions of other
+// sizes run the same instance.
+struct ChannelSizes {
+  Convolution conv;
+  Dim channels;
+};
+
+ChannelSizes in_words(SizeWords& words, const Convolution& conv) {
+  ChannelSizes sizes{.conv = conv, .channels = words.word(conv.groups)};
+  Convolution& worded = sizes.conv;
+  worded.images = words.word(conv.images);
+  for (Dim& size : worded.window.in) size = words.word(size);
+  for (Dim& size : worded.window.out) size = words.word(size);
+  const auto put = [&](TensorRef& ref) {
+    for (Dim& stride : ref.strides) stride = words.word(stride);
+  };
+  put(worded.x);
+  put(worded.y);
+  if (worded.residual) put(*worded.residual);
+  return sizes;
+}
+
+// The views, replaced by what the kernel reaches of them.
+Convolution with_reaches(const ChannelSizes& sizes) {
+  Convolution conv = sizes.conv;
+  const auto image = [&](const TensorRef& ref, const Dim& height, const Dim& width) {
+    return reached(ref, reach_of(conv.images, ref.strides[0]) + (sizes.channels - 1) +
+                            reach_of(height, ref.strides[2]) + reach_of(width, ref.strides[3]));
+  };
+  const Window& window = conv.window;
+  conv.x = image(conv.x, window.in[1], window.in[2]);
+  conv.y = image(conv.y, window.out[1], window.out[2]);
+  if (conv.residual) conv.residual = image(*conv.residual, window.out[1], window.out[2]);
+  conv.w = reached(conv.w, sizes.channels * window.taps() - 1);
+  if (conv.bias) conv.bias = reached(*conv.bias, reach_of(sizes.channels, conv.bias->strides[0]));
+  return conv;
+}
+
+bool takes_words(const LowerContext& ctx, const Convolution& conv, const Dim& threads) {
+  const auto steps_on = [](const TensorRef& ref) {
+    return std::all_of(ref.strides.begin(), ref.strides.end(),
+                       [](const Dim& stride) { return !stride.is_free() && stride >= 0; });
+  };
+  return ctx.word_use() != WordUse::Never && !has_free_sizes(conv.window) &&
+         !conv.images.is_free() && threads > 0 && threads < kFewThreads && steps_on(conv.x) &&
+         steps_on(conv.y) && (!conv.bias || steps_on(*conv.bias)) &&
+         (!conv.residual || steps_on(*conv.residual));
+}
+
 void lower_channels(LowerContext& ctx, const Convolution& conv, const ChannelTile& tile) {
   const Window& window = conv.window;
   const Dim tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
   const Dim threads = tiles * conv.images * (conv.groups / kChannelVector);
+  const bool in_size_words = takes_words(ctx, conv, threads);
+  SizeWords words;
+  const ChannelSizes sizes =
+      in_size_words ? in_words(words, conv) : ChannelSizes{.conv = conv, .channels = conv.groups};
   auto dispatch = ctx.dispatch<KernelId::conv_depthwise_channels>();
-  define_convolution(dispatch, conv);
-  define_channel_epilogue(dispatch, ctx, conv);
+  define_convolution(dispatch, sizes.conv);
+  define_channel_epilogue(dispatch, ctx, sizes.conv);
+  if (in_size_words) dispatch.define("RLX_FEW_THREADS", 1);
+  words.give(dispatch);
   dispatch.workgroup({kChannelThreads, 1, 1})
-      .define("RLX_CHANNELS", conv.groups)
+      .size("RLX_CHANNELS", sizes.channels)
       .define("RLX_TILE_H", tile.h)
       .define("RLX_TILE_W", tile.w)
       .grid(split_grid(ceil_div(threads, kChannelThreads)))
       .reason("depthwise conv, channels last: a thread per " + std::to_string(tile.h) + "x" +
               std::to_string(tile.w) + " outputs of " + std::to_string(kChannelVector) +
-              " channels");
-  bind_convolution(dispatch, conv,
+              " channels" + (in_size_words ? ", sizes as words" : ""));
+  bind_convolution(dispatch, in_size_words ? with_reaches(sizes) : conv,
                    {.x = channel_vector_bytes(conv.x),
                     .w = channel_vector_bytes(conv.w),
                     .bias = has_bias_vectors(ctx, conv) ? channel_vector_bytes(*conv.bias) : 0,
                     .residual = conv.residual ? channel_vector_bytes(*conv.residual) : 0,
                     .y = channel_vector_bytes(conv.y)});
+  dispatch.work(bytes_of(conv), flops_of(conv));
   if (conv.residual && conv.residual->strides == conv.y.strides)
     dispatch.allow_in_place(*conv.residual);
 }

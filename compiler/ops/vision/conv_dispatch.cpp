@@ -81,23 +81,26 @@ void define_planar_epilogue(ConvDispatch& dispatch, const Convolution& conv) {
   define_planes(dispatch, conv.y, "RLX_Y_N", "RLX_Y_C");
 }
 
+Dim bytes_of(const Convolution& conv) {
+  Dim bytes = byte_size(conv.y.type);
+  if (depth_of(conv) > 0) bytes += conv.x.byte_range().length_bytes + byte_size(conv.w.type);
+  if (conv.bias) bytes += conv.bias->byte_range().length_bytes;
+  if (conv.residual) bytes += byte_size(conv.residual->type);
+  return bytes;
+}
+
+Dim flops_of(const Convolution& conv) {
+  return 2 * element_count(conv.y.shape()) * depth_of(conv);
+}
+
 void bind_convolution(ConvDispatch& dispatch, const Convolution& conv,
                       const ConvAlignments& alignments) {
-  Dim bytes = byte_size(conv.y.type);
-  if (depth_of(conv) > 0) {
+  if (depth_of(conv) > 0)
     dispatch.read(&ConvParams::x, conv.x, alignments.x).read(&ConvParams::w, conv.w, alignments.w);
-    bytes += conv.x.byte_range().length_bytes + byte_size(conv.w.type);
-  }
-  if (conv.bias) {
-    dispatch.read(&ConvParams::bias, *conv.bias, alignments.bias);
-    bytes += conv.bias->byte_range().length_bytes;
-  }
-  if (conv.residual) {
-    dispatch.read(&ConvParams::residual, *conv.residual, alignments.residual);
-    bytes += byte_size(conv.residual->type);
-  }
+  if (conv.bias) dispatch.read(&ConvParams::bias, *conv.bias, alignments.bias);
+  if (conv.residual) dispatch.read(&ConvParams::residual, *conv.residual, alignments.residual);
   dispatch.write(&ConvParams::y, conv.y, alignments.y);
-  dispatch.work(bytes, 2 * element_count(conv.y.shape()) * depth_of(conv));
+  dispatch.work(bytes_of(conv), flops_of(conv));
 }
 
 bool check_counts(LowerContext& ctx, const Convolution& conv) {

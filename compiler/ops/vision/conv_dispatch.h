@@ -28,6 +28,10 @@ struct ConvAlignments {
   uint32_t residual = 0;
   uint32_t y = 0;
 };
+// Bytes that the convolution cannot avoid to move, and its multiplications and additions.
+Dim bytes_of(const Convolution& conv);
+Dim flops_of(const Convolution& conv);
+// Binds the views, and says what work they are.
 void bind_convolution(ConvDispatch& dispatch, const Convolution& conv,
                       const ConvAlignments& alignments);
 

@@ -31,6 +31,7 @@ struct FaultControl {
   std::atomic<uint64_t> told_lost{0};         // calls that said so
   std::atomic<uint64_t> misuses{0};           // calls that the driver's rules forbid
   std::atomic<const char*> first_misuse{""};  // what was wrong with the first
+  std::atomic<uint64_t> graphs{0};            // executable ones that were made
   std::atomic<uint64_t> early_starts{0};      // edges behind which kernels start early
   std::atomic<int64_t> live{0};               // objects that exist, where the stand-in knows
 
@@ -48,6 +49,7 @@ struct FaultControl {
     told_lost = 0;
     misuses = 0;
     first_misuse = "";
+    graphs = 0;
     early_starts = 0;
   }
 };

@@ -52,6 +52,35 @@ bool has_lone_early_edges(const FakeGraph& graph) {
   return good;
 }
 
+FakeWork copy_work(const CUDA_MEMCPY3D& params) {
+  auto* target = reinterpret_cast<void*>(params.dstDevice + params.dstXInBytes);
+  const auto* source = reinterpret_cast<const void*>(params.srcDevice + params.srcXInBytes);
+  const size_t size_bytes = params.WidthInBytes;
+  return [=] { checked_copy(target, source, size_bytes); };
+}
+
+FakeWork fill_work(const CUDA_MEMSET_NODE_PARAMS& fill) {
+  return [fill] {
+    auto* target = reinterpret_cast<unsigned char*>(fill.dst);
+    if (!fake_objects().holds(target, fill.width * fill.elementSize)) return;
+    for (size_t i = 0; i < fill.width; ++i)
+      std::memcpy(target + i * fill.elementSize, &fill.value, fill.elementSize);
+  };
+}
+
+// Of a node of the graph that the executable one was made from.
+CUresult set_work(CUgraphExec exec, CUgraphNode node, int type, FakeWork work) {
+  if (!fake_objects().is(exec, FakeKind::Exec)) return kInvalidHandle;
+  auto* made = reinterpret_cast<FakeExec*>(exec);
+  const auto found = std::ranges::find(made->nodes, node);
+  if (found == made->nodes.end() || reinterpret_cast<FakeNode*>(node)->type != type) {
+    misuse("params for a node that the executable graph has not, or that is of another kind");
+    return kInvalidHandle;
+  }
+  made->work[static_cast<size_t>(found - made->nodes.begin())] = std::move(work);
+  return CUDA_SUCCESS;
+}
+
 bool is_launchable(const CUDA_KERNEL_NODE_PARAMS& params) {
   return fake_objects().is(params.func, FakeKind::Module) && params.gridDimX > 0 &&
          params.gridDimY > 0 && params.gridDimZ > 0 && params.blockDimX > 0 &&
@@ -127,22 +156,12 @@ CUresult FakeCuda::cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph,
 CUresult FakeCuda::cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph,
                                         const CUgraphNode* dependencies, size_t count,
                                         const CUDA_MEMCPY3D* params, CUcontext) {
-  auto* target = reinterpret_cast<void*>(params->dstDevice + params->dstXInBytes);
-  const auto* source = reinterpret_cast<const void*>(params->srcDevice + params->srcXInBytes);
-  const size_t size_bytes = params->WidthInBytes;
-  return add_node(node, graph, dependencies, count, kCopyNode,
-                  [=] { checked_copy(target, source, size_bytes); });
+  return add_node(node, graph, dependencies, count, kCopyNode, copy_work(*params));
 }
 CUresult FakeCuda::cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph,
                                         const CUgraphNode* dependencies, size_t count,
                                         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
-  const CUDA_MEMSET_NODE_PARAMS fill = *params;
-  return add_node(node, graph, dependencies, count, kFillNode, [fill] {
-    auto* target = reinterpret_cast<unsigned char*>(fill.dst);
-    if (!fake_objects().holds(target, fill.width * fill.elementSize)) return;
-    for (size_t i = 0; i < fill.width; ++i)
-      std::memcpy(target + i * fill.elementSize, &fill.value, fill.elementSize);
-  });
+  return add_node(node, graph, dependencies, count, kFillNode, fill_work(*params));
 }
 CUresult FakeCuda::cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph,
                                        const CUgraphNode* dependencies, size_t count) {
@@ -186,19 +205,31 @@ CUresult FakeCuda::cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
   if (!fake_objects().is(graph, FakeKind::Graph)) return kInvalidHandle;
   if (!has_lone_early_edges(*reinterpret_cast<FakeGraph*>(graph))) return kInvalidHandle;
   auto* made = new FakeExec;
-  for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes)
+  for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes) {
     made->work.push_back(node->work);
+    made->nodes.push_back(reinterpret_cast<CUgraphNode>(node.get()));
+  }
   fake_objects().add(made, FakeKind::Exec, 0);
+  ++test::fault_control().graphs;
   *exec = reinterpret_cast<CUgraphExec>(made);
   return CUDA_SUCCESS;
 }
 CUresult FakeCuda::cuGraphExecDestroy(CUgraphExec exec) {
   return end_object<FakeExec>(exec, FakeKind::Exec);
 }
-CUresult FakeCuda::cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode,
+CUresult FakeCuda::cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                      const CUDA_KERNEL_NODE_PARAMS* params) {
-  const bool known = fake_objects().is(exec, FakeKind::Exec) && is_launchable(*params);
-  return known ? CUDA_SUCCESS : kInvalidHandle;
+  if (!is_launchable(*params)) return kInvalidHandle;
+  return set_work(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, [] {});
+}
+CUresult FakeCuda::cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_MEMCPY3D* params, CUcontext) {
+  return set_work(exec, node, kCopyNode, copy_work(*params));
+}
+CUresult FakeCuda::cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_MEMSET_NODE_PARAMS* params,
+                                                  CUcontext) {
+  return set_work(exec, node, kFillNode, fill_work(*params));
 }
 CUresult FakeCuda::cuGraphUpload(CUgraphExec exec, CUstream stream) {
   const bool known =

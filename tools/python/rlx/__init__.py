@@ -16,7 +16,7 @@ What there is; help() of each says more:
     devices()                 the devices of this machine, and missing_devices() why a kind is missing
 
     rlx.onnxruntime           InferenceSession with the names and habits of onnxruntime
-    rlx.language              LanguageModel: replies in a conversation, token by token
+    rlx.language              LanguageModel: replies in a conversation, token by token; Tokenizer: that of any plan which has one
     rlx.torch                 compile(module, example_inputs): PyTorch modules
 
 Errors are rlx.Error, and ValueError, TypeError, OSError or MemoryError as well where Python has the word.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NumPy, PyTorch and CuPy each want to be asked in their own words: dense copies, raw bits of element types that NumPy lacks,
+"""What NumPy, PyTorch, CuPy and JAX each want to be asked in their own words: dense copies, raw bits of element types that NumPy lacks,
 new arrays beside given ones. The extension calls this; it is imported with the first array."""
 import sys
 
@@ -14,6 +14,7 @@ _NUMPY = {number: np.dtype(name) for number, name in _NUMPY_NAMES.items()}
 _EXTENDED = {2: "bfloat16", 12: "float8_e4m3fn", 13: "float8_e5m2"}
 _TORCH = {0: "float32", 1: "float16", 2: "bfloat16", 3: "float64", 4: "int8", 5: "uint8", 6: "int16", 7: "int32", 8: "uint32",
           9: "int64", 10: "bool", 11: "complex64", 12: "float8_e4m3fn", 13: "float8_e5m2"}
+_CUDA = 2  # DLPack's kind of device
 _empty = np.empty
 
 
@@ -41,10 +42,12 @@ def number_of(dtype):
 
 
 def library(value):
-    """"torch", "cupy" or "" by the array's type."""
+    """"torch", "cupy", "jax" or "" by the array's type."""
     root = type(value).__module__.partition(".")[0]
     if root in ("torch", "cupy"):
         return root
+    if root in ("jax", "jaxlib"):
+        return "jax"
     torch = sys.modules.get("torch")  # subclasses: torch.nn.Parameter, a user's own
     return "torch" if torch is not None and isinstance(value, torch.Tensor) else ""
 
@@ -79,6 +82,11 @@ def raw(value):
     return None
 
 
+def deliver(array, like):
+    """What a caller gets of an array that allocate() made: JAX's array over the same memory for memory of rlx's own."""
+    return sys.modules["jax"].dlpack.from_dlpack(array) if library(like) == "jax" else array
+
+
 def allocate(shape, number, like):
     """A new array, of the library and on the device of `like`, or NumPy's."""
     name = "" if like is None else library(like)
@@ -89,4 +97,9 @@ def allocate(shape, number, like):
         cupy = sys.modules["cupy"]
         with like.device:
             return cupy.empty(shape, dtype=numpy_dtype(number))
+    if name == "jax":
+        kind, ordinal = (int(part) for part in like.__dlpack_device__())
+        if kind == _CUDA:  # JAX's arrays are not written to: this becomes one when its values are there
+            from ._cuda import DeviceArray
+            return DeviceArray(shape, numpy_dtype(number), ordinal)
     return _empty(shape, _NUMPY.get(number) or numpy_dtype(number))

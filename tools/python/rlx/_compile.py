@@ -15,7 +15,7 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
             dims: Optional[Mapping[str, Dim]] = None, input_shapes: Optional[Mapping[str, Sequence[int]]] = None,
             constants: Optional[Mapping[str, Any]] = None, entries: Optional[Mapping[str, Mapping[str, Any]]] = None,
             arch: Sequence[str] = (), precision: Optional[str] = None, optimisation: int = 2, context: Optional[int] = None,
-            chunks: Sequence[int] = (), keep: Union[Sequence[str], bool] = (), auto_promote: bool = False,
+            chunks: Sequence[int] = (), tokenizer: Optional[Path] = None, keep: Union[Sequence[str], bool] = (), auto_promote: bool = False,
             external_weights: bool = False, debug: bool = True, without: Sequence[str] = (), disabled_passes: Sequence[str] = (),
             kernels: Optional[Path] = None, nvrtc: Optional[Path] = None, cache: Union[bool, Path] = True, jobs: int = 0,
             progress: Union[bool, Callable[[str, float], None], None] = None) -> Plan:
@@ -28,7 +28,7 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
     dims: symbols by name: a number fixes one; (least, most) or (least, most, multiple) leaves it to each run; a list of these makes a
     program for each range. input_shapes, constants: of inputs of ONNX models. entries: {name: {"source": entry, dim: number, ...}},
     as rlxc --entry. arch: CUDA's, as "sm_90a". precision: "f32", "tf32", "f16", "bf16" or "mixed". context, chunks: of a language
-    model. keep: names of inner values that become outputs, or True for all. cache: a folder for compiled kernels, True for the usual
+    model. tokenizer: a tokenizer.json, its folder or a GGUF file, which the plan is to carry (rlx.language.Tokenizer). keep: names of inner values that become outputs, or True for all. cache: a folder for compiled kernels, True for the usual
     one, False for none. progress: True, False, a function of (phase, seconds), or None: on a terminal and in notebooks.
 
     Raises CompileError (a ValueError), whose `diagnostics` hold all that was found: code, file, node, message, hint. Warns by
@@ -43,6 +43,7 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
         input_shapes={name: list(map(int, shape)) for name, shape in (input_shapes or {}).items()},
         constants={name: _constant(value) for name, value in (constants or {}).items()}, entries=_entries(entries or {}),
         architectures=list(arch), precision=precision, optimisation=optimisation, context=context, chunks=list(chunks),
+        tokenizer="" if tokenizer is None else os.fspath(tokenizer),
         keep=[] if isinstance(keep, bool) else list(keep), keep_all=keep is True, auto_promote=auto_promote,
         external_weights=external_weights, debug=debug, without=list(without), disabled_passes=list(disabled_passes),
         kernels="" if kernels is None else os.fspath(kernels), nvrtc="" if nvrtc is None else os.fspath(nvrtc),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory on a CUDA device for programs that have no library for it: what rlx.onnxruntime's OrtValue lies in. Over the driver alone."""
+"""Memory on a CUDA device where no library gives it: what rlx.onnxruntime's OrtValue lies in, and outputs for JAX. Over the driver alone."""
 import ctypes
 import functools
 import math
@@ -95,7 +95,7 @@ class DeviceArray:
         return 2, self.ordinal
 
     def __dlpack__(self, **_):
-        return _core.wrap_memory(self._address.value, list(self.shape), self._number, self.ordinal).__dlpack__()
+        return _core.wrap_memory(self._address.value, list(self.shape), self._number, self.ordinal, self).__dlpack__()
 
     def __del__(self):
         if self._address.value:

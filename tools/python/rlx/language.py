@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Language models: plans that rlxc made of a GGUF file or a checkpoint, with their tokenizer and chat template.
+"""Text: language models, plans that rlxc made of a GGUF file or a checkpoint, with their tokenizer and chat template; and the tokenizer of
+any plan that carries one (rlx.compile(..., tokenizer="tokenizer.json")).
 
     from rlx.language import LanguageModel
     model = LanguageModel("chat.plan", device="vulkan")
@@ -16,7 +17,40 @@ from ._runtime import Plan, _choose_device
 
 Messages = Sequence[Mapping[str, str]]
 
-__all__ = ["LanguageModel"]
+__all__ = ["LanguageModel", "Tokenizer"]
+
+
+class Tokenizer:
+    """A plan's tokenizer: texts to tokens and back, as Hugging Face's does it. Any number of threads may use one.
+
+        tokenizer = Tokenizer("encoder.plan")
+        ids = tokenizer.encode("how do insects communicate?", most=256)
+
+    plan: a path. Raises ArgumentError for a plan without tokenizer.
+    """
+
+    def __init__(self, plan: Union[str, os.PathLike]):
+        self._core = _language.Tokenizer(os.fspath(plan))
+        self.begin: Optional[int] = self._core.begin if self._core.begin >= 0 else None  # the ids; None: the model has none
+        self.end: Optional[int] = self._core.end if self._core.end >= 0 else None
+
+    def __len__(self) -> int:
+        return self._core.count
+
+    def encode(self, text: str, *, add_special: bool = True, most: Optional[int] = None) -> List[int]:
+        """The tokens of a text. add_special: with those that the model wants at its begin and end. Names of control tokens stay text.
+        most: more tokens than that are cut off at the end, those of begin and end kept."""
+        ids = self._core.encode(text, add_special)
+        if most is None or len(ids) <= most:
+            return ids
+        kept = add_special and self._core.add_end and self.end is not None
+        if most < (1 + kept if add_special and self._core.add_begin else max(1, kept)):
+            raise ArgumentError(f"most is {most}: no room for the model's own tokens")
+        return ids[:most - 1] + [self.end] if kept else ids[:most]
+
+    def decode(self, ids: Sequence[int], *, show_control: bool = False) -> str:
+        """The text of tokens, without control tokens unless they are to be shown. What is no UTF-8 becomes U+FFFD."""
+        return self._core.decode(list(map(int, ids)), show_control)
 
 
 class LanguageModel:
