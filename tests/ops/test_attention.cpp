@@ -234,7 +234,7 @@ TEST_CASE("attention_where_fragments_are_not_known_has_tiles_that_fit_registers"
   const Program fits = of_head(128);
   CHECK(kernel_of(fits, 0).kernel == KernelId::attention_coop);
   CHECK(defined(fits, "RLX_KEYS") == 16);
-  CHECK(defined(fits, "RLX_WARPS") == 4);
+  CHECK(defined(fits, "RLX_WARPS") == 8);
   CHECK(contains(refusal_by(of_head(256), "attention_coop"),
                  "heads of 256 and 256 do not fit the registers"));
 }
