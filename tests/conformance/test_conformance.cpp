@@ -93,8 +93,12 @@ void check_matrices(const std::vector<std::vector<Case>>& tables) {
   const bool runs = std::ranges::any_of(present_devices().devices, [](const auto& device) {
     return (device->info().features & mask_of(Feature::CooperativeMatrix)) != 0;
   });
-  check_family(runs ? cases : every_nth(cases, 24), {.target = "vulkan-khr-coop"});
-  check_family(cases, {.target = "vulkan-nvidia"});
+  SECTION("vulkan-khr-coop") {
+    check_family(runs ? cases : every_nth(cases, 24), {.target = "vulkan-khr-coop"});
+  }
+  SECTION("vulkan-nvidia") {
+    check_family(cases, {.target = "vulkan-nvidia"});
+  }
 }
 
 }  // namespace

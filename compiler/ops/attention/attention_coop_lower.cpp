@@ -88,14 +88,13 @@ int64_t registers(const CoopTiling& tiling, const AttentionProblem& problem) {
 // By radv (Mesa 25.0.7) for NAVI31, 256 registers a thread: of tilings with 224 or less none
 // spills, with 240 some do, from 272 on most (tests/bench/results/2026-11-26-radv-matrices.md).
 constexpr int64_t kMostRegisters = 232;
+constexpr int64_t kMostWarps = 8;
 
-// This one, or one with as many keys as fit the registers and as many subgroups as are nearest.
+// This one, or one with as many keys as fit the registers, and with as few more subgroups.
 std::optional<CoopTiling> fitting_tiling(CoopTiling tiling, const AttentionProblem& problem) {
   if (registers(tiling, problem) <= kMostRegisters) return tiling;
   for (int64_t keys = tiling.keys; keys >= kMatrix; keys /= 2) {
-    for (const int64_t warps :
-         {tiling.warps, tiling.warps * 2, tiling.warps * 4, tiling.warps / 2}) {
-      if (warps < 1 || warps > 8) continue;
+    for (int64_t warps = tiling.warps; warps <= kMostWarps; warps *= 2) {
       CoopTiling other = tiling;
       other.keys = keys;
       other.warps = warps;
