@@ -53,9 +53,9 @@ constexpr Unused kUnused[] = {
 
 // Given by the emitter; by kernels with free sizes, which no case has; for the device model of a
 // CPU, which no case is compiled for.
-constexpr std::array<const char*, 6> kGivenElsewhere = {
-    "RLX_NATIVE_HALVES", "RLX_SIZES",    "RLX_SIZES_IN_POINTERS",
-    "RLX_BYTES",         "RLX_PERIODIC", "RLX_PAIRED_LOADS"};
+constexpr std::array<const char*, 7> kGivenElsewhere = {
+    "RLX_NATIVE_HALVES", "RLX_SIZES",        "RLX_SIZES_IN_POINTERS", "RLX_BYTES",
+    "RLX_PERIODIC",      "RLX_PAIRED_LOADS", "RLX_FEW_THREADS"};
 
 // What a file says of names, its comments left out.
 struct FileNames {
