@@ -3,6 +3,8 @@
 #include "compiler/ops/lowering/lower_context.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/support/check.h"
@@ -14,6 +16,25 @@ namespace {
 bool same_view(const TensorRef& a, const TensorRef& b) {
   return a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.type == b.type &&
          a.strides == b.strides;
+}
+
+// The dims in the order in which they lie in memory; one dim of all elements where no order is that
+// of the strides.
+Shape shape_as_stored(const Shape& shape, const Strides& strides) {
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  do {
+    Shape stored;
+    for (const size_t axis : order) stored.push_back(shape[axis]);
+    const Strides dense = dense_strides(stored);
+    const auto fits = [&](size_t place) {
+      return stored[place] == 1 || dense[place] == strides[order[place]];
+    };
+    size_t place = 0;
+    while (place < stored.size() && fits(place)) ++place;
+    if (place == stored.size()) return stored;
+  } while (std::ranges::next_permutation(order).found);
+  return {element_count(shape)};
 }
 
 void emit_copy(const LowerOptions& options, Program& program, Step step, const TensorRef& from,
@@ -112,11 +133,14 @@ TensorRef LoweringState::allocate(ValueId id) {
   if (const std::optional<TensorRef>& place = places_.at(index_of(id))) {
     set_ref(id, *place);
   } else {
-    TensorRef fresh = scratch(value.type, value.name);
-    if (const auto found = strides_.find(id); found != strides_.end())
-      fresh.strides = found->second;
-    if (channels_last_[index_of(id)]) fresh.strides = channels_last_strides(value.type.shape);
-    set_ref(id, std::move(fresh));
+    if (channels_last_[index_of(id)]) {
+      set_ref(id, stored_as(value.type, channels_last_strides(value.type.shape),
+                            value.name + ".channels_last"));
+    } else if (const auto found = strides_.find(id); found != strides_.end()) {
+      set_ref(id, stored_as(value.type, found->second, value.name + ".turned"));
+    } else {
+      set_ref(id, scratch(value.type, value.name));
+    }
   }
   return *refs_[index_of(id)];
 }
@@ -135,13 +159,22 @@ TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& str
   for (const LayoutCopy& copy : copies_[ref.buffer]) {
     if (same_view(copy.from, ref) && copy.to.strides == strides) return copy.to;
   }
-  TensorRef packed = scratch(ref.type, program.buffer(ref.buffer).name + "." + layout);
-  packed.strides = strides;
+  const TensorRef packed =
+      stored_as(ref.type, strides, program.buffer(ref.buffer).name + "." + layout);
   Step step = origin;
   step.reason = layout + " copy of a strided view for " + origin.op;
   emit_copy(options, program, std::move(step), ref, packed);
   copies_[ref.buffer].push_back({.from = ref, .to = packed});
   return packed;
+}
+
+TensorRef LoweringState::stored_as(const TensorType& type, const Strides& strides,
+                                   const std::string& name) {
+  TensorRef ref =
+      scratch({.dtype = type.dtype, .shape = shape_as_stored(type.shape, strides)}, name);
+  ref.type = type;
+  ref.strides = strides;
+  return ref;
 }
 
 TensorRef LoweringState::scratch(const TensorType& type, const std::string& name) {

@@ -98,6 +98,8 @@ class LoweringState {
   TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
                            const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // The same with strides that leave no gaps. The buffer has the dims as they lie in memory.
+  TensorRef stored_as(const TensorType& type, const Strides& strides, const std::string& name);
   // The place reserved for a value, or nullptr.
   [[nodiscard]] const TensorRef* place_of(ValueId id) const {
     const std::optional<TensorRef>& place = places_.at(index_of(id));
