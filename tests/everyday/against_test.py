@@ -29,6 +29,17 @@ MODEL = {
 }
 
 
+# Between the convolutions a CPU's kernels store images channels last.
+IMAGES = {
+    "rlx_graph": 1,
+    "params": [{"name": name, "dtype": "f32", "shape": shape, "data": {"random": {"distribution": "normal", "seed": 3}}}
+               for name, shape in (("v", [24, 16, 1, 1]), ("w", [8, 24, 1, 1]))],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 16, 13, 11]}],
+    "nodes": [{"op": "conv", "inputs": ["x", "v"], "outputs": ["a"]}, {"op": "conv", "inputs": ["a", "w"], "outputs": ["y"]}],
+    "outputs": ["y"],
+}
+
+
 def spoil(text):
     """The kernel's text with 0.5 added to one element of softmax over COLUMNS columns, however wide its stores are."""
     at = "y_row + RLX_Y_REDUCED(i)"
@@ -65,6 +76,12 @@ def main():
         run(0, "rlxc", "m.json", "-o", "bad.plan", "--target", "vulkan", "--kernels", "k", cwd=folder)
         run(0, "rlxrun", "good.plan", "--seeded", "--against", "vulkan:0", cwd=folder)
         run(0, "rlxrun", "good.plan", "--seeded", "--against", "cpu-reference", "--model", "m.json", cwd=folder)
+        (folder / "images.json").write_text(json.dumps(IMAGES))
+        run(0, "rlxc", "images.json", "-o", "images.plan", "--target", "vulkan-cpu", cwd=folder)
+        values = run(0, "rlxc", "inspect", "images.plan", "--memory", cwd=folder).stdout
+        if 'f32[2,13,11,24]  "a.channels_last"' not in values:
+            sys.exit(f"no image lies channels last in the plan:\n{values}")
+        run(0, "rlxrun", "images.plan", "--seeded", "--against", "cpu-reference", "--model", "images.json", cwd=folder)
         # The values of a good run, by name.
         run(0, "rlxc", "m.json", "-o", "kept.plan", "--target", "vulkan", "--keep-all", cwd=folder)
         run(0, "rlxrun", "kept.plan", "--seeded", "--outputs", "values", cwd=folder)
