@@ -132,15 +132,13 @@ TensorRef LoweringState::allocate(ValueId id) {
   if (refs_.at(index_of(id))) return *refs_[index_of(id)];
   if (const std::optional<TensorRef>& place = places_.at(index_of(id))) {
     set_ref(id, *place);
+  } else if (channels_last_[index_of(id)]) {
+    set_ref(id, stored_as(value.type, channels_last_strides(value.type.shape),
+                          value.name + ".channels_last"));
+  } else if (const auto found = strides_.find(id); found != strides_.end()) {
+    set_ref(id, stored_as(value.type, found->second, value.name + ".turned"));
   } else {
-    if (channels_last_[index_of(id)]) {
-      set_ref(id, stored_as(value.type, channels_last_strides(value.type.shape),
-                            value.name + ".channels_last"));
-    } else if (const auto found = strides_.find(id); found != strides_.end()) {
-      set_ref(id, stored_as(value.type, found->second, value.name + ".turned"));
-    } else {
-      set_ref(id, scratch(value.type, value.name));
-    }
+    set_ref(id, scratch(value.type, value.name));
   }
   return *refs_[index_of(id)];
 }
