@@ -229,6 +229,7 @@ struct Step {
 struct Program {
   std::string entry;
   std::vector<GraphRange> ranges = {};  // of the entry's graph
+  std::vector<Dim> requirements = {};   // of the entry's graph
   // Defines of every kernel: what the device asks of all of them.
   std::map<std::string, std::string> defines = {};
   // Whether runs may check indices; the init program, whose indices are weights, runs once unasked.

@@ -188,6 +188,7 @@ class EntryBuilder {
     number_values();
     const std::vector<Offset<fb::Value>> values = build_values();
     for (uint32_t position = 0; position < schedule_->order.size(); ++position) add_step(position);
+    for (const Dim& size : program_->requirements) sizes_.require(size);
     FlatBufferBuilder& builder = index_->builder_;
     const auto name = builder.CreateString(program_->entry);
     const auto inputs = builder.CreateVector(values_of(program_->inputs));

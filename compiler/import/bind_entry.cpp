@@ -3,6 +3,7 @@
 #include "compiler/import/bind_entry.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 
 #include "compiler/import/names.h"
@@ -13,6 +14,7 @@
 #include "compiler/ops/prepare.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
+#include "compiler/support/required_size.h"
 
 namespace rlx {
 namespace {
@@ -555,10 +557,26 @@ class EntryBinder {
   size_t hint_count_ = 0;
 };
 
+// By their texts: equal sizes may have other requirements.
+void find_requirements(const Graph& graph, std::map<std::string, Dim>& found) {
+  for (size_t i = 0; i < graph.value_count(); ++i) {
+    for (const Dim& size : graph.value(ValueId(i)).type.shape) {
+      if (has_requirement(size)) found.emplace(to_string(size), size);
+    }
+  }
+  for (const NodeId id : graph.order()) {
+    for (const auto& body : graph.node(id).bodies) find_requirements(*body, found);
+  }
+}
+
 }  // namespace
 
 Graph bind_entry(const SourceEntry& source, EntryContext context) {
-  return EntryBinder(source, context).bind(source.inputs);
+  Graph graph = EntryBinder(source, context).bind(source.inputs);
+  std::map<std::string, Dim> requirements;
+  find_requirements(graph, requirements);
+  for (const auto& [text, size] : requirements) graph.requirements.push_back(size);
+  return graph;
 }
 
 }  // namespace rlx

@@ -145,6 +145,9 @@ class Graph {
   std::vector<std::string> output_names;
   // Ascending by symbol. Graphs of one name are one entry, for different values of the symbols.
   std::vector<GraphRange> ranges;
+  // Sizes of the graph as it was imported that some values of the symbols do not have
+  // (required_at_least): a run at these is refused, whatever becomes of the nodes.
+  std::vector<Dim> requirements;
 
   ValueId add_value(Value value);
   // Adds a node and sets producer and output_index of its outputs.

@@ -116,6 +116,7 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   Program program;
   program.entry = graph.name;
   program.ranges = graph.ranges;
+  program.requirements = graph.requirements;
   LoweringState state(module, graph, options, program);
   const std::optional<Dim> read = free_size_read_by([&] {
     const std::vector<bool> channels_last = channels_last_values(OfferContext(options), graph);

@@ -100,13 +100,6 @@ bool is_requirement(Dim::Op op, const Dim& a, const Dim& b) {
          is_number(inner->b, 0) && inner->a.range().least < 0;
 }
 
-bool has_requirement(const Dim& dim) {
-  const Dim::Expression* expression = dim.expression();
-  if (expression == nullptr || expression->op == Dim::Op::Symbol) return false;
-  return is_requirement(expression->op, expression->a, expression->b) ||
-         has_requirement(expression->a) || has_requirement(expression->b);
-}
-
 // In lowest terms, above a positive number: quotients without rest are fractions of their parts.
 struct Fraction {
   Wide above = 0;
@@ -278,8 +271,8 @@ Sum without_zeros(Sum sum) {
 
 // a / b where b divides a at every value of the symbols because it is a factor; nullopt elsewhere.
 std::optional<Dim> quotient_by_factor(const Dim& a, const Dim& b) {
-  if (b == 1) return a;
-  if (a == b) return 1;
+  if (is_number(b, 1)) return a;
+  if (a == b && !has_requirement(a) && !has_requirement(b)) return 1;
   if (!a.is_free() && !b.is_free())
     return a.bound() % b.bound() == 0 ? std::optional<Dim>(a.bound() / b.bound()) : std::nullopt;
   if (const auto* product = b.expression();
@@ -404,12 +397,14 @@ bool Dim::divides_by(int64_t number) const {
 
 Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   const bool divides = op == Op::Divide || op == Op::Modulo;
-  if (op == Op::Multiply && (a == 0 || b == 0)) return 0;
-  if ((op == Op::Multiply || op == Op::Divide) && b == 1) return a;
-  if (op == Op::Multiply && a == 1) return b;
+  // What is equal to a number, or to the other side, may still refuse a run.
+  const bool are_same = is_same(a, b) && !has_requirement(a) && !has_requirement(b);
+  if (op == Op::Multiply && (is_number(a, 0) || is_number(b, 0))) return 0;
+  if ((op == Op::Multiply || op == Op::Divide) && is_number(b, 1)) return a;
+  if (op == Op::Multiply && is_number(a, 1)) return b;
   if ((op == Op::Add || op == Op::Subtract) && is_number(b, 0)) return a;
   if (op == Op::Add && is_number(a, 0)) return b;
-  if (op == Op::Subtract && is_same(a, b)) return 0;
+  if (op == Op::Subtract && are_same) return 0;
   // No negative numbers: a plan's sizes have none.
   const auto is_negative = [](const Dim& dim) { return !dim.is_free() && dim.bound_ < 0; };
   if (op == Op::Add && is_negative(b)) return combine(Op::Subtract, a, -b.bound_);
@@ -433,8 +428,8 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (op == Op::Multiply && is_negative(a)) return combine(Op::Subtract, 0, b * -a.bound_);
   if (op == Op::Multiply && negated(a) != nullptr) return combine(Op::Subtract, 0, *negated(a) * b);
   if (op == Op::Multiply && negated(b) != nullptr) return combine(Op::Subtract, 0, a * *negated(b));
-  if (divides && is_same(a, b)) return op == Op::Divide ? 1 : 0;
-  if ((op == Op::Min || op == Op::Max) && is_same(a, b)) return a;
+  if (divides && are_same) return op == Op::Divide ? 1 : 0;
+  if ((op == Op::Min || op == Op::Max) && are_same) return a;
   RLX_CHECK(!divides || b.range().least > 0, "division of " + to_string(a) + " by " + to_string(b));
   if (op == Op::Modulo && !b.is_free() && a.divides_by(b.bound())) return 0;
   if (op == Op::Divide) {
@@ -479,6 +474,13 @@ void Dim::tell_fixed(const Dim& dim) {
   innermost_watch->hears_(dim);
 }
 
+bool has_requirement(const Dim& size) {
+  const Dim::Expression* expression = size.expression();
+  if (expression == nullptr || expression->op == Dim::Op::Symbol) return false;
+  return is_requirement(expression->op, expression->a, expression->b) ||
+         has_requirement(expression->a) || has_requirement(expression->b);
+}
+
 Dim required_at_least(const Dim& size, const Dim& needs, const Dim& least) {
   const Dim above = needs - least;
   if (above.range().least >= 0) return size;
@@ -489,16 +491,18 @@ Dim required_at_least(const Dim& size, const Dim& needs, const Dim& least) {
 
 Dim min(const Dim& a, const Dim& b) {
   if (is_requirement(Dim::Op::Min, a, b)) return Dim::combine(Dim::Op::Min, a, b);
-  if (a.range().most <= b.range().least) return a;
-  if (b.range().most <= a.range().least) return b;
-  if (differ_by_a_number(a, b)) return a.bound() <= b.bound() ? a : b;
+  if (a.range().most <= b.range().least && !has_requirement(b)) return a;
+  if (b.range().most <= a.range().least && !has_requirement(a)) return b;
+  if (differ_by_a_number(a, b) && !has_requirement(a) && !has_requirement(b))
+    return a.bound() <= b.bound() ? a : b;
   return Dim::combine(Dim::Op::Min, a, b);
 }
 
 Dim max(const Dim& a, const Dim& b) {
-  if (a.range().least >= b.range().most) return a;
-  if (b.range().least >= a.range().most) return b;
-  if (differ_by_a_number(a, b)) return a.bound() >= b.bound() ? a : b;
+  if (a.range().least >= b.range().most && !has_requirement(b)) return a;
+  if (b.range().least >= a.range().most && !has_requirement(a)) return b;
+  if (differ_by_a_number(a, b) && !has_requirement(a) && !has_requirement(b))
+    return a.bound() >= b.bound() ? a : b;
   return Dim::combine(Dim::Op::Max, a, b);
 }
 

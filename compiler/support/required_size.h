@@ -11,5 +11,7 @@ namespace rlx {
 // that must lie in its image although there is one result for all sizes. `needs` may reach `least`
 // at some value of its symbols.
 Dim required_at_least(const Dim& size, const Dim& needs, const Dim& least);
+// Whether required_at_least() made it, or a size in it.
+bool has_requirement(const Dim& size);
 
 }  // namespace rlx

@@ -82,6 +82,15 @@ TEST_CASE("a size with a requirement is that size and refuses where it does not 
   CHECK((four + 4) / 4 == 2);
   CHECK(to_string(four) == "4 + (min((max((seq - 2), 0)), 0))");
   CHECK(required_at_least(seq, seq, 2) == seq);
+  // What counts as 1, or as the other side, is not left out.
+  const Dim one = required_at_least(1, seq, 2);
+  CHECK(has_requirement(one * 2));
+  CHECK(has_requirement(seq * one));
+  CHECK(has_requirement(four - 4));
+  CHECK(has_requirement(four / Dim(4)));
+  CHECK(has_requirement(max(four, 4)));
+  CHECK(has_requirement(min(5, four)));
+  CHECK(!has_requirement(seq * 4 - seq));
   CHECK(required_at_least(4, free_dim("few", 0, 1), 1).is_free());  // that is all it can be
 }
 

@@ -5,10 +5,10 @@
 
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/indexing/block_rows.h"
-#include "compiler/ops/indexing/clamped_axis.h"
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/ops/nonempty_axis.h"
 #include "schema/plan_header.h"
 #include "schema/rounding.h"
 
@@ -36,7 +36,7 @@ bool infer_gather(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
   }
   const bool clamp = ctx.node().op == "embedding" || ctx.attrs().text("oob") == "clamp";
-  if (clamp && !require_clamped_axis(ctx, from, *axis, to)) return false;
+  if (clamp && !require_nonempty_axis(ctx, from, *axis, kNothingToClampTo, to)) return false;
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;
 }

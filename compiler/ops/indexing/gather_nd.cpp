@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "compiler/ops/gradient.h"
-#include "compiler/ops/indexing/clamped_axis.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/ops/nonempty_axis.h"
 #include "schema/plan_header.h"
 #include "schema/rounding.h"
 
@@ -39,7 +39,7 @@ bool infer_elements(InferContext& ctx) {
                                             to_string(from) + " in axis " + std::to_string(d));
   }
   Shape to = index;
-  if (clamps(ctx) && !require_clamped_axis(ctx, from, *axis, to)) return false;
+  if (clamps(ctx) && !require_nonempty_axis(ctx, from, *axis, kNothingToClampTo, to)) return false;
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;
 }
@@ -73,7 +73,7 @@ bool infer_nd(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
   }
   for (int64_t axis = static_cast<int64_t>(batch); axis < first; ++axis) {
-    if (clamps(ctx) && !require_clamped_axis(ctx, from, axis, to)) return false;
+    if (clamps(ctx) && !require_nonempty_axis(ctx, from, axis, kNothingToClampTo, to)) return false;
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;

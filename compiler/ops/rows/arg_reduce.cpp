@@ -6,6 +6,7 @@
 #include "compiler/ops/lowering/index_output.h"
 #include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/nonempty_axis.h"
 #include "compiler/ops/rows/row_tables.h"
 
 namespace rlx {
@@ -37,16 +38,13 @@ bool infer_arg_reduce(InferContext& ctx) {
   const std::optional<Ints> axes = searched_axes(ctx, shape.size());
   if (!axes) return false;
   Shape result = shape;
-  for (const int64_t axis : *axes) {
-    if (shape[static_cast<size_t>(axis)] == 0) {
-      return ctx.fail(DiagCode::BadShape,
-                      "axis " + std::to_string(axis) + " of x " + to_string(shape) +
-                          " is empty, wanted at least one element to choose from");
-    }
-    result[static_cast<size_t>(axis)] = 1;
-  }
+  for (const int64_t axis : *axes) result[static_cast<size_t>(axis)] = 1;
   if (!ctx.attrs().flag("keep_dims")) {
     for (size_t i = axes->size(); i-- > 0;) result.erase(result.begin() + (*axes)[i]);
+  }
+  for (const int64_t axis : *axes) {
+    if (!require_nonempty_axis(ctx, shape, axis, "there is nothing to choose from", result))
+      return false;
   }
   ctx.set_output(0, {.dtype = ctx.attrs().dtype("index_dtype"), .shape = result});
   return true;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/nonempty_axis.h"
 #include "compiler/ops/vision/resample.h"
 #include "schema/rounding.h"
 
@@ -39,13 +40,11 @@ bool infer_adaptive_pool(InferContext& ctx) {
                                                 std::to_string(shape.size() - 2) +
                                                 ", one per spatial dim of x " + to_string(shape));
   }
-  for (size_t d = 0; d < out.size(); ++d) {
-    if (shape[2 + d] == 0) {
-      return ctx.fail(DiagCode::BadShape,
-                      "spatial dim " + std::to_string(d) + " of x " + to_string(shape) +
-                          " is empty; wanted at least one element for its windows");
-    }
-    shape[2 + d] = out[d];
+  std::copy(out.begin(), out.end(), shape.begin() + 2);
+  for (size_t axis = 2; axis < shape.size(); ++axis) {
+    if (!require_nonempty_axis(ctx, ctx.shape(0), static_cast<int64_t>(axis),
+                               "its windows have no element", shape))
+      return false;
   }
   ctx.set_output(0, {dtype, shape});
   return true;

@@ -10,6 +10,7 @@
 
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/nonempty_axis.h"
 #include "compiler/ops/vision/resample.h"
 
 namespace rlx {
@@ -87,9 +88,7 @@ bool check_axis(NodeContext& ctx, const AxisSizes& axis) {
                                             to_string(axis.out) + " elements; wanted at most " +
                                             std::to_string(kLargestAxis));
   }
-  if (axis.in > 0 || axis.out == 0) return true;
-  return ctx.fail(DiagCode::BadShape, which + " is empty; there is nothing to resize to " +
-                                          to_string(axis.out) + " elements");
+  return true;
 }
 
 std::optional<std::vector<AxisSizes>> read_axes(NodeContext& ctx, const Shape& x) {
@@ -155,6 +154,11 @@ bool infer_resize(InferContext& ctx) {
   if (!axes) return false;
   TensorType y = ctx.input(0);
   for (const AxisSizes& axis : *axes) y.shape[axis.axis] = axis.out;
+  for (const AxisSizes& axis : *axes) {
+    if (!require_nonempty_axis(ctx, ctx.shape(0), static_cast<int64_t>(axis.axis),
+                               "there is nothing to resize", y.shape))
+      return false;
+  }
   ctx.set_output(0, y);
   return true;
 }
