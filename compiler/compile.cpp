@@ -15,6 +15,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/recompute.h"
 #include "compiler/support/check.h"
 #include "compiler/version.h"
 #include "schema/plan_header.h"
@@ -193,9 +194,38 @@ void join_weights(Compilation& compilation) {
   }
 }
 
+uint64_t largest_arena(const TargetBuild& build) {
+  uint64_t bytes = 0;
+  for (const Schedule& schedule : build.schedules) bytes = std::max(bytes, schedule.arena_bytes);
+  return bytes;
+}
+
+// Takes the form that computes cheap results again where its arena is smaller.
+bool lower_into_less(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics,
+                     std::vector<std::string>& log) {
+  TargetBuild other{.target = std::make_unique<Target>(*build.target), .module = build.module};
+  if (!lower(build, options, diagnostics)) return false;
+  const size_t repeated = recompute(other.module);
+  const std::optional<std::string> fault = find_fault(other.module);
+  RLX_CHECK(!fault, "recompute: " + fault.value_or(""));
+  if (repeated == 0) return true;
+  if (!lower(other, options, diagnostics)) return false;
+  const uint64_t kept = largest_arena(build);
+  const uint64_t less = largest_arena(other);
+  const bool pays = less < kept;
+  log.push_back(std::string(build.target->name) + ": recompute: " + std::to_string(repeated) +
+                " nodes again, arena " + std::to_string(less) + " bytes instead of " +
+                std::to_string(kept) + (pays ? "" : ": not taken"));
+  if (pays) build = std::move(other);
+  return true;
+}
+
 bool lower(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
   for (TargetBuild& build : compilation.builds) {
-    if (!lower(build, options, diagnostics)) return false;
+    const bool good = options.recompute
+                          ? lower_into_less(build, options, diagnostics, compilation.pass_log)
+                          : lower(build, options, diagnostics);
+    if (!good) return false;
   }
   join_weights(compilation);
   return true;

@@ -42,6 +42,9 @@ struct CompileOptions {
   std::vector<std::string> without;             // kernels that are not taken (lower/offer_names.h)
   std::vector<std::string> prefer;              // kernels that are taken wherever they fit
   ControlFlow control = ControlFlow::Unrolled;  // of loops and branches
+  // Cheap results that would wait over the arena's peak are computed again behind it: less memory,
+  // more time.
+  bool recompute = false;
   bool in_place = true;  // results may take over the bytes of inputs that die
   bool serial = false;   // a barrier behind each step
   bool debug_section = true;

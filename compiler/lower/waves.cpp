@@ -64,9 +64,14 @@ uint64_t evaluation_cost(const Edges& before, const LivenessModel& liveness, uin
   return 2 * uses + wave_count + liveness.chances().size();
 }
 
-// Moves single steps within the slack that their neighbours leave, as long as that makes the cost
-// smaller.
-void balance(const Edges& before, const LivenessModel& liveness, Budget& budget, WavePlan& plan) {
+enum class Moves : uint8_t {
+  Better,  // to where the cost is smaller
+  Later,   // there, and to later waves at the same cost: then what is before the step may follow
+};
+
+// Moves single steps within the slack that their neighbours leave.
+void balance(const Edges& before, const LivenessModel& liveness, Moves moves, Budget& budget,
+             WavePlan& plan) {
   constexpr int kRounds = 4;
   const Edges after = successors_of(before);
   const uint64_t price = evaluation_cost(before, liveness, plan.wave_count);
@@ -92,15 +97,65 @@ void balance(const Edges& before, const LivenessModel& liveness, Budget& budget,
         }
         plan.wave_of_step[step] = wave;
         const WaveCost cost = liveness.cost(plan.wave_of_step, plan.wave_count);
-        if (cost < plan.cost) {
+        const bool is_later = moves == Moves::Later && round % 2 == 0 && wave > best_wave;
+        if (cost < plan.cost || (is_later && cost == plan.cost)) {
+          improved = improved || cost < plan.cost;
           plan.cost = cost;
           best_wave = wave;
-          improved = true;
         }
       }
       plan.wave_of_step[step] = best_wave;
     }
     if (!improved) return;
+  }
+}
+
+// A step and what serves it alone: steps all of whose successors belong to it too, nearest first.
+std::vector<uint32_t> cone_of(const Edges& before, const Edges& after, uint32_t step) {
+  constexpr size_t kMostSteps = 32;
+  std::vector<uint32_t> cone = {step};
+  std::vector<uint32_t> reached = before[step];
+  const auto belongs = [&](uint32_t later) {
+    return std::find(cone.begin(), cone.end(), later) != cone.end();
+  };
+  // A step stands before its successors, so the last one reached has all of its own looked at.
+  while (!reached.empty() && cone.size() < kMostSteps) {
+    const auto last = std::max_element(reached.begin(), reached.end());
+    const uint32_t earlier = *last;
+    std::erase(reached, earlier);
+    if (!std::all_of(after[earlier].begin(), after[earlier].end(), belongs)) continue;
+    cone.push_back(earlier);
+    reached.insert(reached.end(), before[earlier].begin(), before[earlier].end());
+  }
+  return cone;
+}
+
+// Moves steps as late as they can be together with what serves them alone, as long as that makes
+// the cost smaller: what one of them would save the one before it may keep.
+void sink(const Edges& before, const LivenessModel& liveness, Budget& budget, WavePlan& plan) {
+  const Edges after = successors_of(before);
+  const uint64_t price = evaluation_cost(before, liveness, plan.wave_count);
+  const auto latest = [&](const std::vector<uint32_t>& waves, uint32_t step) {
+    uint32_t wave = plan.wave_count - 1;
+    for (const uint32_t later : after[step]) wave = std::min(wave, waves[later] - 1);
+    return wave;
+  };
+  for (auto step = narrow<uint32_t>(before.size()); step-- > 0;) {
+    if (latest(plan.wave_of_step, step) == plan.wave_of_step[step]) continue;
+    const std::vector<uint32_t> cone = cone_of(before, after, step);
+    std::vector<uint32_t> waves = plan.wave_of_step;
+    std::vector<uint32_t> best;
+    for (size_t i = 0; i < cone.size(); ++i) {
+      waves[cone[i]] = latest(waves, cone[i]);
+      // All sizes would cost too much.
+      if (i + 1 < cone.size() && (i & (i + 1)) != 0) continue;
+      if (!budget.spend(price)) return;
+      const WaveCost cost = liveness.cost(waves, plan.wave_count);
+      if (!(cost < plan.cost)) continue;
+      plan.cost = cost;
+      best = waves;
+    }
+    if (!best.empty()) plan.wave_of_step = std::move(best);
   }
 }
 
@@ -118,6 +173,7 @@ struct Names {
   std::string_view earliest;
   std::string_view latest;
   std::string_view balanced;
+  std::string_view sunk;
 };
 
 void add_shortest(const Edges& before, const LivenessModel& liveness, const Names& names,
@@ -131,8 +187,14 @@ void add_shortest(const Edges& before, const LivenessModel& liveness, const Name
   plans.push_back(latest);
   WavePlan balanced = latest.cost < earliest.cost ? std::move(latest) : std::move(earliest);
   balanced.name = names.balanced;
-  balance(before, liveness, budget, balanced);
+  balance(before, liveness, Moves::Better, budget, balanced);
+  WavePlan sunk = balanced;
+  sunk.name = names.sunk;
+  sink(before, liveness, budget, sunk);
+  balance(before, liveness, Moves::Later, budget, sunk);
+  sink(before, liveness, budget, sunk);
   plans.push_back(std::move(balanced));
+  plans.push_back(std::move(sunk));
 }
 
 // The hazards and, for each takeover that can be had without a longer chain, edges from the other
@@ -243,7 +305,7 @@ WavePlan chain_plan(std::string_view name, const std::vector<uint32_t>& order, c
 
 std::vector<WavePlan> wave_candidates(const Edges& hazards, const LivenessModel& liveness,
                                       const ScheduleOptions& options) {
-  Budget budget(options.search_budget / 4);
+  Budget budget(options.search_budget);
   std::vector<WavePlan> plans;
   if (options.serial) {
     std::vector<uint32_t> own_waves(hazards.size());
@@ -251,16 +313,20 @@ std::vector<WavePlan> wave_candidates(const Edges& hazards, const LivenessModel&
     plans.push_back(make_plan("serial", std::move(own_waves), liveness));
     return plans;
   }
-  add_shortest(
-      hazards, liveness,
-      {.earliest = "as-early-as-possible", .latest = "as-late-as-possible", .balanced = "balanced"},
-      budget, plans);
+  add_shortest(hazards, liveness,
+               {.earliest = "as-early-as-possible",
+                .latest = "as-late-as-possible",
+                .balanced = "balanced",
+                .sunk = "sunk"},
+               budget, plans);
   const std::optional<Edges> ordered = order_for_in_place(hazards, liveness, budget);
   if (ordered) {
-    add_shortest(
-        *ordered, liveness,
-        {.earliest = "in-place-early", .latest = "in-place-late", .balanced = "in-place-balanced"},
-        budget, plans);
+    add_shortest(*ordered, liveness,
+                 {.earliest = "in-place-early",
+                  .latest = "in-place-late",
+                  .balanced = "in-place-balanced",
+                  .sunk = "in-place-sunk"},
+                 budget, plans);
   }
   if (options.goal == ScheduleGoal::Memory && !hazards.empty()) {
     std::vector<uint32_t> program_order(hazards.size());

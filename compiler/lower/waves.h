@@ -23,8 +23,9 @@ struct WavePlan {
 // steps in program order.
 //   Speed, each with as few waves as the longest chain has steps:
 //     as-early-as-possible, as-late-as-possible, balanced (the better of the two, improved by
-//     moving single steps within their slack), and the same three with other readers of an in-place
-//     input put before the step that overwrites it, where that does not lengthen the chain.
+//     moving single steps within their slack), sunk (balanced, then steps moved late together with
+//     what serves them alone), and the same four with other readers of an in-place input put before
+//     the step that overwrites it, where that does not lengthen the chain.
 //   Memory adds orders of one step per wave, afterwards merged where that costs no memory:
 //   program-order and
 //     least-memory-first (a greedy list schedule).

@@ -89,7 +89,8 @@ def export(name, options, folder):
         words.append(f"{entry['name']}={folder / (entry['name'] + '.npy')}")
     arch = ["--arch", options.arch] if options.arch and options.target == "cuda" else []
     return words, [options.build / "bin/rlxc", folder / "model.json", "-o", folder / "step.plan", "--target", options.target, *arch,
-                   "--grad", graph["outputs"][0], "--optimizer", "adamw", "--lr", "1e-4", "--weight-decay", "0.01", "--no-cache", "--json"]
+                   "--grad", graph["outputs"][0], "--optimizer", "adamw", "--lr", "1e-4", "--weight-decay", "0.01", "--no-cache", "--json",
+                   *(["--recompute"] if options.recompute else [])]
 
 
 def run_plan(options, folder, words):
@@ -176,6 +177,7 @@ def main():
     parser.add_argument("--layers", type=int, default=12, help="of BERT")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--repeat", type=int, default=30)
+    parser.add_argument("--recompute", action="store_true", help="rlxc --recompute: less memory for more time")
     parser.add_argument("--locks", type=pathlib.Path, help="folder that several such processes share, which then time one at a time")
     parser.add_argument("--json", type=pathlib.Path, help="write all that was measured there")
     options = parser.parse_args()

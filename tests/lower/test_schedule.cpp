@@ -254,6 +254,35 @@ TEST_CASE("a_step_off_the_chain_is_delayed_when_that_saves_memory") {
   CHECK(result.arena_bytes < (2 << 20));
 }
 
+TEST_CASE("a_chain_off_the_chain_is_delayed_as_a_whole") {
+  // What the long chain gives is best taken at once, what the side chain makes best made late: the
+  // second of its two steps saves nothing by itself, both together do.
+  TestProgram t;
+  const BufferId x = t.io("x", 64), y = t.io("y", 64);
+  const BufferId p = t.arena("p", 1 << 20), q = t.arena("q", 1 << 20);
+  t.step("first", {x}, {p});
+  t.step("second", {p}, {q});
+  BufferId chain = t.arena("c", 64);
+  t.step("start", {x}, {chain});
+  for (int i = 0; i < 4; ++i) {
+    const std::string number = std::to_string(i);
+    const BufferId next = t.arena("c" + number, 64), large = t.arena("large" + number, 1 << 20);
+    t.step("give" + number, {chain}, {next, large});
+    t.step("take" + number, {large}, {t.io("y" + number, 64)});
+    chain = next;
+  }
+  for (int i = 0; i < 3; ++i) {
+    const BufferId next = t.arena("d" + std::to_string(i), 64);
+    t.step("rest" + std::to_string(i), {chain}, {next});
+    chain = next;
+  }
+  t.step("end", {chain, q}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave_count == 9);
+  CHECK(result.arena_bytes < (2 << 20) + 4096);
+}
+
 TEST_CASE("memory_goal_takes_more_waves_to_save_memory") {
   TestProgram t;
   const BufferId x = t.io("x", 64), y = t.io("y", 64 * 4);

@@ -11,7 +11,7 @@ const std::string kInputs =
     ", " + input_text("v", "[2, 2, 5, 8]") + ", " + input_text("x", "[2, 3, 4, 8]") + ", " +
     input_text("y", "[2, 5, 4, 8]") + ", " + input_text("z", "[2, 5, 4, 8]") + "]";
 
-Module module_with(const std::string& nodes, const std::string& outputs = R"(["out"])") {
+Module module_of_query(const std::string& nodes, const std::string& outputs = R"(["out"])") {
   return module_of(kInputs + R"(, "nodes": [)" + nodes + R"(], "outputs": )" + outputs);
 }
 
@@ -31,17 +31,16 @@ std::string swap_text(const std::string& from, const std::string& to,
   return op_text("transpose", '"' + from + '"', to, R"("perm": )" + perm);
 }
 
-std::string attention_text(
-    const std::string& inputs, const std::string& output,
-    const std::string& layouts = R"("q_layout": "bhsd", "kv_layout": "bhsd")") {
+std::string query_text(const std::string& inputs, const std::string& output,
+                       const std::string& layouts = R"("q_layout": "bhsd", "kv_layout": "bhsd")") {
   return op_text("attention", inputs, output, R"("num_heads": 4, "head_dim": 8, )" + layouts);
 }
 
 }  // namespace
 
 TEST_CASE("heads that were repeated are read once") {
-  Module module = module_with(repeat_text("k", "kk") + repeat_text("v", "vv") +
-                              attention_text(R"("q", "kk", "vv")", "out"));
+  Module module = module_of_query(repeat_text("k", "kk") + repeat_text("v", "vv") +
+                                  query_text(R"("q", "kk", "vv")", "out"));
   CHECK(apply_keeping_values(turn_attention, module) == 1);
   CHECK(node_lines(module) == Lines{"attention(q, k, v)"});
   CHECK(attribute_of<int64_t>(only_node(module, "attention"), "num_kv_heads") == 2);
@@ -49,17 +48,17 @@ TEST_CASE("heads that were repeated are read once") {
 
 TEST_CASE("repeat_interleave repeats heads too") {
   const std::string twice = R"("axis": 1, "repeats": 2)";
-  Module module = module_with(op_text("repeat_interleave", R"("k")", "kk", twice) + ", " +
-                              op_text("repeat_interleave", R"("v")", "vv", twice) + ", " +
-                              attention_text(R"("q", "kk", "vv")", "out"));
+  Module module = module_of_query(op_text("repeat_interleave", R"("k")", "kk", twice) + ", " +
+                                  op_text("repeat_interleave", R"("v")", "vv", twice) + ", " +
+                                  query_text(R"("q", "kk", "vv")", "out"));
   CHECK(apply_keeping_values(turn_attention, module) == 1);
   CHECK(node_lines(module) == Lines{"attention(q, k, v)"});
 }
 
 TEST_CASE("exchanged axes of heads and tokens go into the layouts, at either end") {
-  Module module =
-      module_with(swap_text("x", "q4") + ", " + swap_text("y", "k4") + ", " + swap_text("z", "v4") +
-                  ", " + attention_text(R"("q4", "k4", "v4")", "a") + ", " + swap_text("a", "out"));
+  Module module = module_of_query(
+      swap_text("x", "q4") + ", " + swap_text("y", "k4") + ", " + swap_text("z", "v4") + ", " +
+      query_text(R"("q4", "k4", "v4")", "a") + ", " + swap_text("a", "out"));
   CHECK(apply_keeping_values(turn_attention, module) == 1);
   CHECK(node_lines(module) == Lines{"attention(x, y, z)"});
   const Node& node = only_node(module, "attention");
@@ -72,24 +71,24 @@ TEST_CASE("what only looks like repeats or an exchange stays") {
   for (const std::string& nodes : {
            // Heads in another order.
            repeat_text("k", "kk", 1) + repeat_text("v", "vv", 1) +
-               attention_text(R"("q", "kk", "vv")", "out"),
+               query_text(R"("q", "kk", "vv")", "out"),
            // Keys alone.
            repeat_text("k", "kk") + swap_text("z", "v4") + ", " +
-               attention_text(R"("q", "kk", "v4")", "out"),
+               query_text(R"("q", "kk", "v4")", "out"),
            // A repeat along another axis of as many elements.
            op_text("repeat_interleave", R"("k")", "kw", R"("axis": 2, "repeats": 2)") + ", " +
                op_text("repeat_interleave", R"("v")", "vw", R"("axis": 2, "repeats": 2)") + ", " +
                op_text("reshape", R"("kw")", "kk", R"("shape": [2, 4, 5, 8])") + ", " +
                op_text("reshape", R"("vw")", "vv", R"("shape": [2, 4, 5, 8])") + ", " +
-               attention_text(R"("q", "kk", "vv")", "out"),
+               query_text(R"("q", "kk", "vv")", "out"),
            // Other axes of as many elements.
            swap_text("q", "q1", "[0, 1, 3, 2]") + ", " +
                op_text("reshape", R"("q1")", "q2", R"("shape": [2, 4, 3, 8])") + ", " +
                op_text("concat", R"("k", "k")", "kk", R"("axis": 1)") + ", " +
                op_text("concat", R"("v", "v")", "vv", R"("axis": 1)") + ", " +
-               attention_text(R"("q2", "kk", "vv")", "out"),
+               query_text(R"("q2", "kk", "vv")", "out"),
        }) {
-    Module module = module_with(nodes);
+    Module module = module_of_query(nodes);
     CHECK(apply_keeping_values(turn_attention, module) == 0);
   }
 }
@@ -98,8 +97,8 @@ TEST_CASE("a result that is read as it stands, or is an output, keeps its layout
   const std::string swaps =
       swap_text("y", "k4", "[0, 2, 1, 3]") + ", " + swap_text("z", "v4") + ", ";
   Module shared =
-      module_with(swaps + attention_text(R"("q", "k4", "v4")", "a") + ", " + swap_text("a", "out"),
-                  R"(["out", "a"])");
+      module_of_query(swaps + query_text(R"("q", "k4", "v4")", "a") + ", " + swap_text("a", "out"),
+                      R"(["out", "a"])");
   CHECK(apply_keeping_values(turn_attention, shared) == 1);
   const Node& node = only_node(shared, "attention");
   CHECK(attribute_of<std::string>(node, "out_layout") == "bhsd");

@@ -52,6 +52,7 @@ struct CompileArguments {
   bool external_weights = false;
   std::string embed;
   bool serial = false;
+  bool recompute = false;
   ControlFlow control = CompileOptions().control;
   bool json = false;
   bool quiet = false;
@@ -110,6 +111,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
   options.serial = arguments.serial;
+  options.recompute = arguments.recompute;
   options.control = arguments.control;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
@@ -313,6 +315,9 @@ void add_compile_command(CLI::App& app, Action& action) {
          "Write the plan as a part of a program: -o FILE.c or FILE.o, with FILE.h beside it, "
          "whose NAME_open opens it")
       ->type_name("NAME");
+  app.add_flag("--recompute", arguments->recompute,
+               "Compute cheap results again where keeping them is what the arena's peak is made "
+               "of, as in a training step: less memory for some more time, the same values");
   app.add_flag("--serial", arguments->serial,
                "A barrier behind each step, in the model's order: for looking for faults");
   const tool::Choices<ControlFlow> controls = {{"unrolled", ControlFlow::Unrolled},
