@@ -387,12 +387,14 @@ struct LinearRecurrenceParams {
   rlx_ptr partial;
 };
 
-// Fourier transforms of rows; window, before and after (factors of the elements read and written) are 0 where absent.
+// Fourier transforms of rows; window, before and after (factors of the elements read and written)
+// and response (of the spectrum between two transforms) are 0 where absent.
 struct FftParams {
   rlx_ptr x;
   rlx_ptr window;
   rlx_ptr twiddles;
   rlx_ptr before;
+  rlx_ptr response;
   rlx_ptr after;
   rlx_ptr y;
 };
