@@ -387,6 +387,16 @@ struct LinearRecurrenceParams {
   rlx_ptr partial;
 };
 
+// A draw from each row of candidates; logprob is 0 where absent.
+struct DrawParams {
+  rlx_ptr scores;
+  rlx_ptr index;
+  rlx_ptr seed;
+  rlx_ptr step;
+  rlx_ptr id;
+  rlx_ptr logprob;
+};
+
 // Fourier transforms of rows; window, before and after (factors of the elements read and written)
 // and response (of the spectrum between two transforms) are 0 where absent.
 struct FftParams {
