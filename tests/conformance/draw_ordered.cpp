@@ -44,17 +44,25 @@ std::vector<Case> draw_ordered_cases() {
     add(cases, law, falling(3, count), numbers(3, count), "");
     add(cases, law, falling(5, count), numbers(5, count), R"(, "top_p": 0.9, "min_p": 0.05)");
   }
+  for (const DType t : {DType::f16, DType::bf16}) {
+    CaseTensor scores = falling(3, 40);
+    scores.type.dtype = t;
+    add(cases, "temperature", scores, numbers(3, 40), R"(, "temperature": 0.7, "top_p": 0.9)");
+  }
+  add(cases, "temperature", falling(3, 40), numbers(3, 40), R"(, "temperature": 1.7)");
+  add(cases, "NaN is never drawn", tensor(DType::f32, {1, 3}).of({1, kNan, kNan}),
+      tensor(DType::i32, {1, 3}).of_integers({8, 4, 6}), "", {{8}, {0}});
   add(cases, "more rows than a workgroup", falling(70, 40), numbers(70, 40), R"(, "top_p": 0.5)");
   add(cases, "indices of i64", falling(2, 12), numbers(2, 12), R"(, "index_dtype": "i64")");
   add(cases, "T19 no rows", falling(0, 5), numbers(0, 5), "");
   const CaseTensor three = tensor(DType::i32, {1, 3}).of_integers({8, 4, 6});
-  add(cases, "a prefix of no length keeps the first",
-      tensor(DType::f32, {1, 3}).of({2, 1, 0}), three, R"(, "top_p": 0)", {{8}, {0}});
+  add(cases, "a prefix of no length keeps the first", tensor(DType::f32, {1, 3}).of({2, 1, 0}),
+      three, R"(, "top_p": 0)", {{8}, {0}});
   add(cases, "T134 a row of -inf",
       tensor(DType::f32, {1, 3}).of({-kInfinity, -kInfinity, -kInfinity}), three,
       R"(, "top_p": 0.5, "min_p": 0.1)", {{8}, {kNan}});
-  add(cases, "+inf alone remains", tensor(DType::f32, {1, 3}).of({kInfinity, 5, -kInfinity}),
-      three, R"(, "top_p": 0.9)", {{8}, {0}});
+  add(cases, "+inf alone remains", tensor(DType::f32, {1, 3}).of({kInfinity, 5, -kInfinity}), three,
+      R"(, "top_p": 0.9)", {{8}, {0}});
   return cases;
 }
 

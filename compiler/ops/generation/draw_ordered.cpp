@@ -15,13 +15,14 @@ namespace {
 
 bool infer_draw_ordered(InferContext& ctx) {
   const TensorType& scores = ctx.input(0);
-  if (scores.dtype != DType::f32 || scores.shape.size() != 2) {
+  if ((!is_short_float(scores.dtype) && scores.dtype != DType::f32) || scores.shape.size() != 2) {
     return ctx.fail(DiagCode::BadShape,
-                    "scores are " + to_string(scores) + ", wanted f32 of rank 2");
+                    "scores are " + to_string(scores) + ", wanted f32, f16 or bf16 of rank 2");
   }
   const Dim& count = scores.shape[1];
   if (count.is_free() || count.bound() < 1 || count.bound() > kMostOrderedCandidates) {
-    return ctx.fail(DiagCode::BadShape, "a row has " + to_string(count) + " candidates, wanted 1 to " +
+    return ctx.fail(DiagCode::BadShape, "a row has " + to_string(count) +
+                                            " candidates, wanted 1 to " +
                                             std::to_string(kMostOrderedCandidates));
   }
   if (ctx.input(1) != TensorType{DType::i32, scores.shape}) {
@@ -38,6 +39,8 @@ bool infer_draw_ordered(InferContext& ctx) {
 
 // What filters leave of a row, kNoScore elsewhere.
 std::vector<double> kept_scores(std::vector<double> row, const AttributeReader& attrs) {
+  for (double& score : row)
+    score = std::isnan(score) ? kNoScore : score / attrs.real("temperature");
   const double infinity = -kNoScore;
   if (row[0] == infinity) {
     for (double& score : row) score = score == infinity ? 0.0 : kNoScore;
@@ -88,6 +91,7 @@ bool lower_draw_ordered(LowerContext& ctx) {
   if (rows.bound() == 0) return true;
   const Dim count = scores.shape()[1];
   const RowPlan plan = plan_neighbours(count, 1);
+  const double temperature = ctx.attrs().real("temperature");
   const double top_p = ctx.attrs().real("top_p");
   const double min_p = ctx.attrs().real("min_p");
   const TensorRef id = ctx.output(0);
@@ -100,12 +104,17 @@ bool lower_draw_ordered(LowerContext& ctx) {
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_COUNT", count.bound())
       .define("RLX_STREAM", integer_literal(DType::u32, ctx.attrs().integer("stream")))
+      .define("RLX_X", std::string(name_of(scores.dtype())))
       .define("RLX_I", std::string(name_of(id.dtype())))
+      .define("RLX_HAS_TEMPERATURE", temperature != 1 ? 1 : 0)
       .define("RLX_HAS_TOP_P", top_p < 1 ? 1 : 0)
       .define("RLX_HAS_MIN_P", min_p > 0 ? 1 : 0)
       .define("RLX_HAS_LOGPROB", has_logprob ? 1 : 0)
-      .generated("draw.inc", define_line("RLX_TOP_P", literal(DType::f32, top_p)) +
-                                 define_line("RLX_MIN_P", literal(DType::f32, min_p > 0 ? std::log(min_p) : 0.0)))
+      .generated(
+          "draw.inc",
+          define_line("RLX_TEMPERATURE", literal(DType::f32, temperature)) +
+              define_line("RLX_TOP_P", literal(DType::f32, top_p)) +
+              define_line("RLX_MIN_P", literal(DType::f32, min_p > 0 ? std::log(min_p) : 0.0)))
       .read(&DrawParams::scores, scores)
       .read(&DrawParams::index, ctx.input(1))
       .read(&DrawParams::seed, ctx.input(2))
@@ -119,6 +128,7 @@ bool lower_draw_ordered(LowerContext& ctx) {
 }
 
 constexpr AttrSpec kDrawOrdered[] = {
+    {.name = "temperature", .type = AttrType::Float, .default_text = "1", .minimum = 0},
     {.name = "top_p", .type = AttrType::Float, .default_text = "1", .maximum = 1},
     {.name = "min_p", .type = AttrType::Float, .default_text = "0", .minimum = 0, .maximum = 1},
     kGivenStreamAttr,
@@ -130,8 +140,8 @@ constexpr AttrSpec kDrawOrdered[] = {
 
 constexpr OpDef kDrawOrderedOps[] = {
     {.name = "draw_ordered",
-     .signature = "draw_ordered(scores, index, seed, step; top_p=1, min_p=0, stream, "
-                  "index_dtype=i32) -> id, [logprob]",
+     .signature = "draw_ordered(scores, index, seed, step; temperature=1, top_p=1, min_p=0, "
+                  "stream, index_dtype=i32) -> id, [logprob]",
      .inputs = {4, 4},
      .outputs = {1, 2},
      .attrs = kDrawOrdered,

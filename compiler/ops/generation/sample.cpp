@@ -187,8 +187,7 @@ const Attributes& last_axis() {
 }
 
 // f32 [rows, entries] without NaN.
-ValueId clean_logits(RewriteContext& ctx, const Dim& rows, const Dim& entries) {
-  ValueId x = ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{rows, entries}}});
+ValueId clean_logits(RewriteContext& ctx, ValueId x) {
   if (ctx.type(x).dtype != DType::f32) x = ctx.emit("cast", {x}, {{"to", std::string("f32")}});
   return ctx.emit("where", {ctx.emit("is_nan", {x}), score_constant(ctx, "none", kNoScore), x});
 }
@@ -207,14 +206,25 @@ ValueId first_scores(RewriteContext& ctx, ValueId scores) {
                   {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", int64_t{1}}});
 }
 
-// In the order of the draw's filters, so that the greatest is the first.
-Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
-                   const Dim& entries) {
+// How many entries of a row the filters order and keep.
+Dim ordered_count(const Filters& filters, const Dim& entries) {
   const bool takes_all =
       filters.top_k == 0 || (!entries.is_free() && filters.top_k >= entries.range().most);
-  const std::vector<ValueId> found =
-      takes_all ? ctx.emit_all("sort", {scores}, {{"descending", true}}, 2)
-                : ctx.emit_all("topk", {scores}, {{"k", filters.top_k}}, 2);
+  return takes_all ? entries : Dim(filters.top_k);
+}
+
+// They and their places, in the order of the draw's filters: the greatest is the first, and NaN
+// counts as -inf.
+std::vector<ValueId> in_order(RewriteContext& ctx, ValueId logits, const Filters& filters,
+                              const Dim& entries) {
+  if (ordered_count(filters, entries) == entries)
+    return ctx.emit_all("sort", {logits}, {{"descending", true}, {"nan_least", true}}, 2);
+  return ctx.emit_all("topk", {logits}, {{"k", filters.top_k}, {"nan_least", true}}, 2);
+}
+
+Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
+                   const Dim& entries) {
+  const std::vector<ValueId> found = in_order(ctx, scores, filters, entries);
   return {.scores = found[0], .top = first_scores(ctx, found[0]), .index = found[1]};
 }
 
@@ -250,15 +260,16 @@ ValueId keep_likely(RewriteContext& ctx, ValueId scores, ValueId top, double min
   return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNoScore)});
 }
 
-// The draw from a few candidates in the order of the filters.
-void draw_in_order(RewriteContext& ctx, const Candidates& candidates, const Filters& filters,
+// The draw from a few entries in the order of the filters.
+void draw_in_order(RewriteContext& ctx, ValueId logits, const Filters& filters, const Dim& entries,
                    const Shape& kept) {
   const size_t outputs = ctx.node().outputs.size();
+  const std::vector<ValueId> found = in_order(ctx, logits, filters, entries);
   const std::vector<ValueId> drawn =
       ctx.emit_all("draw_ordered",
-                   {candidates.scores, candidates.index, seed_of(ctx, kSeedOfSample),
-                    step_of(ctx, kSeedOfSample)},
-                   {{"top_p", filters.top_k == 1 ? 1.0 : filters.top_p},
+                   {found[0], found[1], seed_of(ctx, kSeedOfSample), step_of(ctx, kSeedOfSample)},
+                   {{"temperature", filters.temperature},
+                    {"top_p", filters.top_k == 1 ? 1.0 : filters.top_p},
                     {"min_p", filters.min_p},
                     {"stream", stream_of(ctx)},
                     {"index_dtype", ctx.attrs().text("index_dtype")}},
@@ -277,18 +288,20 @@ bool decompose_sample(RewriteContext& ctx) {
   const bool greedy = filters.temperature == 0;
   const std::string index_dtype = ctx.attrs().text("index_dtype");
   const size_t outputs = ctx.node().outputs.size();
-  ValueId scores = clean_logits(ctx, element_count(kept), entries);
+  const ValueId logits =
+      ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{element_count(kept), entries}}});
+  const Dim count = ordered_count(filters, entries);
+  if (!greedy && filters.orders() && !count.is_free() && count.bound() <= kMostOrderedCandidates) {
+    draw_in_order(ctx, logits, filters, entries, kept);
+    return true;
+  }
+  ValueId scores = clean_logits(ctx, logits);
   if (!greedy && filters.temperature != 1)
     scores = ctx.emit("div", {scores, score_constant(ctx, "temperature", filters.temperature)});
   Candidates candidates{.scores = scores};
   ValueId noisy = scores;
   if (!greedy) {
     candidates = filters.orders() ? ordered(ctx, scores, filters, entries) : unordered(ctx, scores);
-    const Dim& count = ctx.type(candidates.scores).shape[1];
-    if (candidates.index && !count.is_free() && count.bound() <= kMostOrderedCandidates) {
-      draw_in_order(ctx, candidates, filters, kept);
-      return true;
-    }
     level_infinite(ctx, candidates);
     if (filters.top_p < 1 && filters.top_k != 1)
       candidates.scores = keep_prefix(ctx, candidates.scores, filters.top_p);

@@ -2,8 +2,8 @@
 // Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
 // so that equals keep their order. A row that fits one tile is done. Of a longer row
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
-//   shorter row, until one tile holds it. Where k is small they are found by counting, and only
-//   they are sorted;
+//   shorter row, until one tile holds it. Where k is small they are found by counting, the smallest
+//   k by a guess of the last one's key, and only they are sorted;
 //   otherwise sorted runs are merged two by two, no longer than k.
 // Of rows of a free length there are as many stages as the longest takes; shorter ones pass through
 // the last of them as they are.
@@ -45,6 +45,7 @@ struct Order {
   Dim wanted = 0;  // of a row of values and indices
   int64_t tile = 0;
   bool descending = false;
+  bool nan_least = false;
 
   [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
   // At the largest sizes.
@@ -126,6 +127,7 @@ void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<K
       .define("RLX_BY_COLUMN", by_column ? 1 : 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_NAN_LEAST", order.nan_least ? 1 : 0)
       .define("RLX_X", std::string(name_of(order.x.dtype())))
       .generated("rows.inc", rows_text(order, row_tiles * order.tile))
       .grid(split_grid(groups))
@@ -216,6 +218,7 @@ void dispatch_selection(LowerContext& ctx, const Order& order, const std::option
       .define("RLX_TILE", tile)
       .define("RLX_TILES", 1)
       .define("RLX_SORTED", static_cast<int64_t>(sorted))
+      .define("RLX_GUESSES", order.wanted.bound() <= kThreads / 4 ? 1 : 0)
       .define("RLX_LANES", int64_t{kThreads})
       .define("RLX_ROWS", 1)
       .define("RLX_COLS", integer_text(length))
@@ -224,6 +227,7 @@ void dispatch_selection(LowerContext& ctx, const Order& order, const std::option
       .define("RLX_BY_COLUMN", 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_NAN_LEAST", order.nan_least ? 1 : 0)
       .define("RLX_X", std::string(name_of(order.x.dtype())))
       .generated("rows.inc", rows_text(order, row_tiles * tile))
       .grid(split_grid(order.rows * row_tiles))
@@ -419,7 +423,8 @@ bool lower_sort(LowerContext& ctx) {
               .wanted = wanted,
               .tile = static_cast<int64_t>(std::bit_ceil(
                   static_cast<uint64_t>(std::clamp<int64_t>(longest, 2, kMostInTile)))),
-              .descending = descending};
+              .descending = descending,
+              .nan_least = ctx.attrs().flag("nan_least") && is_float(x.dtype())};
   const TensorRef& target = order.values ? *order.values : *order.indices;
   const auto last = static_cast<int64_t>(x.shape().size()) - 1;
   order.loops = split_rows(x.shape(), x.strides, target.strides, {last});
