@@ -198,6 +198,8 @@ bool lies_side_by_side(const Side& side, const Leg& leg, const LoopDims& rows, s
   return across != 0 && std::abs(across) < std::abs(side.point * step);
 }
 
+constexpr int64_t kMostThreads = 1024;
+
 // How a workgroup is divided.
 struct FourierGroup {
   int64_t lanes = 1;  // threads of a row
@@ -205,6 +207,7 @@ struct FourierGroup {
   int64_t rows = 1;
   int64_t pitch = 1;
   bool spread = false;
+  bool split = false;  // RLX_SPLIT
 
   [[nodiscard]] int64_t threads() const { return lanes * rows; }
 };
@@ -234,20 +237,17 @@ void divide_row(FourierGroup& group, int64_t points, const std::vector<Transform
   group.held = held_by(group.lanes);
 }
 
-FourierGroup group_of(const OfferContext& at, const Leg& leg,
-                      const std::vector<TransformPass>& passes, const Dim& row_count,
-                      bool side_by_side, DType arithmetic) {
+// Rows with whole points, or parts of them, in shared memory.
+FourierGroup rows_together(const OfferContext& at, FourierGroup group, const Leg& leg,
+                           int64_t least_rows, bool side_by_side, DType arithmetic) {
   constexpr int64_t kThreads = 128;        // small groups, which wait for fewer threads
-  constexpr int64_t kAcrossThreads = 256;  // of rows side by side, more only for a segment
-  constexpr int64_t kMostThreads = 512;
-  constexpr int64_t kLeastThreads = 32;
-  constexpr int64_t kSegmentBytes = 64;  // of rows side by side
-  constexpr int64_t kBanks = 16;         // of 8 bytes
-  const int64_t bytes = int64_t{2} * element_bytes(arithmetic);
-  FourierGroup group;
-  divide_row(group, leg.points, passes);
+  constexpr int64_t kAcrossThreads = 256;  // of rows side by side, more only for the least rows
+  constexpr int64_t kGap = 16;             // points from one gap to the next
+  const int64_t part = element_bytes(arithmetic);
+  const int64_t bytes = group.split ? part : 2 * part;
+  const int64_t banks = group.split ? 2 * kGap : kGap;
   const int64_t most = static_cast<int64_t>(at.device().shared_bytes) / bytes;  // points
-  const int64_t gaps = leg.points / kBanks;
+  const int64_t gaps = leg.points / kGap;
   group.spread =
       std::has_single_bit(static_cast<uint64_t>(leg.points)) && leg.points + gaps <= most;
   const int64_t dense = leg.points + (group.spread ? gaps : 0);
@@ -255,11 +255,9 @@ FourierGroup group_of(const OfferContext& at, const Leg& leg,
     // Threads beside each other begin in different banks.
     if (rows == 1) return dense;
     if (!group.spread) return dense + 1 - dense % 2;
-    const int64_t apart = side_by_side ? std::max<int64_t>(1, kBanks / rows) : group.lanes % kBanks;
-    return dense + (apart + kBanks - dense % kBanks) % kBanks;
+    const int64_t apart = side_by_side ? std::max<int64_t>(1, banks / rows) : group.lanes % banks;
+    return dense + (apart + banks - dense % banks) % banks;
   };
-  // Rows side by side share what they load; others may go to more groups.
-  const int64_t least_rows = side_by_side ? kSegmentBytes / bytes : 1;
   const auto fits = [&](int64_t rows) {
     const int64_t threads = !side_by_side       ? kThreads
                             : rows > least_rows ? kAcrossThreads
@@ -268,33 +266,58 @@ FourierGroup group_of(const OfferContext& at, const Leg& leg,
   };
   group.rows = kAcrossThreads;
   while (group.rows > 1 && !fits(group.rows)) group.rows /= 2;
-  while (group.rows > least_rows && group.threads() > kLeastThreads &&
-         ceil_div(row_count, group.rows).bound() < at.device().multiprocessors)
-    group.rows /= 2;
   group.pitch = pitch_of(group.rows);
   return group;
 }
 
+FourierGroup group_of(const OfferContext& at, const Leg& leg,
+                      const std::vector<TransformPass>& passes, const Dim& row_count,
+                      bool side_by_side, DType arithmetic) {
+  constexpr int64_t kLeastThreads = 32;
+  constexpr int64_t kSegmentBytes = 64;  // of rows side by side
+  FourierGroup group;
+  divide_row(group, leg.points, passes);
+  // Rows side by side share what they load; others may go to more groups.
+  const int64_t least_rows =
+      side_by_side ? kSegmentBytes / (2 * static_cast<int64_t>(element_bytes(arithmetic))) : 1;
+  const auto together = [&](bool split) {
+    group.split = split;
+    return rows_together(at, group, leg, least_rows, side_by_side, arithmetic);
+  };
+  const FourierGroup whole = together(false);
+  const FourierGroup split = together(true);
+  const bool splits = whole.rows < least_rows && whole.rows < split.rows && leg.fold != 1;
+  group = splits ? split : whole;
+  while (group.rows > least_rows && group.threads() > kLeastThreads &&
+         ceil_div(row_count, group.rows).bound() < at.device().multiprocessors)
+    group.rows /= 2;
+  return group;
+}
+
 // The steps of all passes (shaders/fft.kernel).
-std::string passes_text(const Leg& leg, const std::vector<TransformPass>& passes) {
+std::string passes_text(const Leg& leg, const std::vector<TransformPass>& passes, bool split) {
   std::string text;
   bool holds = false;  // points that threads may still read
   const auto step = [&](const std::string& name, int64_t radix, const std::string& rest = "") {
     text += name + "(" + std::to_string(radix) + rest + ") ";
   };
-  const auto hold = [&](const TransformPass& pass) {
+  const auto hold = [&](const TransformPass& pass, int64_t part) {
     if (holds) text += "rlx_barrier(); ";
-    step("RLX_HOLD", pass.radix, ", " + std::to_string(pass.done));
+    step("RLX_HOLD", pass.radix, ", " + std::to_string(pass.done) + ", " + std::to_string(part));
     text += "rlx_barrier(); ";
     holds = true;
+  };
+  const auto exchange = [&](const TransformPass& from, const TransformPass& to) {
+    for (int64_t part = 0; part < (split ? 2 : 1); ++part) {
+      hold(from, part);
+      step("RLX_TAKE", to.radix, ", " + std::to_string(part));
+    }
+    text += "RLX_TURN_ROWS ";
   };
   const auto transform = [&] {
     for (size_t i = 0; i < passes.size(); ++i) {
       const TransformPass& pass = passes[i];
-      if (i > 0) {
-        hold(passes[i - 1]);
-        step("RLX_TAKE", pass.radix);
-      }
+      if (i > 0) exchange(passes[i - 1], pass);
       step("RLX_PASS", pass.radix,
            ", " + std::to_string(pass.done) + ", " + std::to_string(leg.roots_at + pass.roots_at));
     }
@@ -305,15 +328,12 @@ std::string passes_text(const Leg& leg, const std::vector<TransformPass>& passes
   transform();
   if (leg.responds) {
     step("RLX_RESPOND", last.radix);
-    if (last.radix != first.radix) {
-      hold(last);
-      step("RLX_TAKE", first.radix);
-    }
+    if (last.radix != first.radix) exchange(last, first);
     transform();
   }
   if (leg.turn_far) step("RLX_TURN_FAR", last.radix);
   if (leg.fold == 1) {
-    hold(last);
+    hold(last, 0);
     return text + "RLX_UNFOLD";
   }
   step("RLX_STORE", last.radix);
@@ -368,7 +388,7 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
   const DType window = leg.window ? ctx.input_type(kWindow).dtype : arithmetic;
   std::string text = define_line("RLX_INDEX", index_type(IndexUse::Padded, farthest)) +
                      define_line("RLX_SCALE", literal(arithmetic, leg.scale)) +
-                     define_line("RLX_PASSES", passes_text(leg, passes)) +
+                     define_line("RLX_PASSES", passes_text(leg, passes, group.split)) +
                      define_line("RLX_RADICES", radices_text(passes)) + roots_text(arithmetic) +
                      index_macro("RLX_X_ROW", loops, 0) + index_macro("RLX_Y_ROW", loops, 1);
   const bool y_complex = y.form != SignalForm::Real;
@@ -380,6 +400,7 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
       .define("RLX_HELD", group.held)
       .define("RLX_PITCH", group.pitch)
       .define("RLX_SPREAD", group.spread ? 1 : 0)
+      .define("RLX_SPLIT", group.split ? 1 : 0)
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_INNER", leg.inner_rows)
       .define("RLX_FOLD_AT", table.fold_at)
@@ -430,7 +451,8 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
                     std::bit_width(static_cast<uint64_t>(leg.points))))
       .reason(std::to_string(leg.points) + " points" +
               (leg.responds ? " to a spectrum and back" : "") + ", " + std::to_string(group.lanes) +
-              " threads to a row, " + std::to_string(group.rows) + " rows per workgroup");
+              " threads to a row, " + std::to_string(group.rows) + " rows per workgroup" +
+              (group.split ? ", its parts one after the other" : ""));
   if (leg.window) dispatch.read(&FftParams::window, ctx.dense(ctx.input(kWindow)));
   if (leg.chirp_before) dispatch.read(&FftParams::before, ctx.input(kChirp), 8);
   if (leg.responds) dispatch.read(&FftParams::response, ctx.input(kResponse), 8);
