@@ -2,8 +2,8 @@
 // Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
 // so that equals keep their order. A row that fits one tile is done. Of a longer row
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
-//   shorter row, until one tile holds it. Where k is small they are found by counting, the smallest
-//   k by a guess of the last one's key, and only they are sorted;
+//   shorter row, until one tile holds it. Where k is small they are found by counting, and only
+//   they are sorted;
 //   otherwise sorted runs are merged two by two, no longer than k.
 // Of rows of a free length there are as many stages as the longest takes; shorter ones pass through
 // the last of them as they are.
@@ -201,7 +201,10 @@ int64_t most_to_select_from(const Order& order) {
 int64_t selection_tile(const Order& order, int64_t length) {
   const int64_t most = most_to_select_from(order);
   const int64_t wanted = order.wanted.bound();
-  if (length <= most) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  if (length <= most) {
+    return std::max(int64_t{kThreads},
+                    static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+  }
   int64_t tile = 256;
   while (tile < most && (tile < 4 * wanted || ceil_div(length, tile) * wanted > most)) tile *= 2;
   return tile;
@@ -218,7 +221,6 @@ void dispatch_selection(LowerContext& ctx, const Order& order, const std::option
       .define("RLX_TILE", tile)
       .define("RLX_TILES", 1)
       .define("RLX_SORTED", static_cast<int64_t>(sorted))
-      .define("RLX_GUESSES", order.wanted.bound() <= kThreads / 4 ? 1 : 0)
       .define("RLX_LANES", int64_t{kThreads})
       .define("RLX_ROWS", 1)
       .define("RLX_COLS", integer_text(length))
