@@ -387,12 +387,24 @@ struct LinearRecurrenceParams {
   rlx_ptr partial;
 };
 
-// Fourier transforms of rows; window, before and after (factors of the elements read and written) are 0 where absent.
+// A draw from each row of candidates; logprob is 0 where absent.
+struct DrawParams {
+  rlx_ptr scores;
+  rlx_ptr index;
+  rlx_ptr seed;
+  rlx_ptr step;
+  rlx_ptr id;
+  rlx_ptr logprob;
+};
+
+// Fourier transforms of rows; window, before and after (factors of the elements read and written)
+// and response (of the spectrum between two transforms) are 0 where absent.
 struct FftParams {
   rlx_ptr x;
   rlx_ptr window;
   rlx_ptr twiddles;
   rlx_ptr before;
+  rlx_ptr response;
   rlx_ptr after;
   rlx_ptr y;
 };

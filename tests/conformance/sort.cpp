@@ -61,6 +61,26 @@ void add_topk(std::vector<Case>& cases) {
   // Found by counting: keys and places of equals, in one step or two.
   cases.push_back(
       ordered("T99 selected, k = 1", "topk", tensor(DType::f32, {2, 9000}), R"({"k": 1})"));
+  for (const DType t : {DType::f32, DType::f16, DType::i64}) {
+    cases.push_back(ordered("T99 few selected", "topk", tensor(t, {3, 9001}), R"({"k": 40})"));
+    cases.push_back(ordered("T99 few selected, smallest", "topk", tensor(t, {2, 2500}),
+                            R"({"k": 64, "largest": false})"));
+  }
+  cases.push_back(ordered("T99 few selected among few values", "topk",
+                          tensor(DType::i32, {2, 9000}).range(0, 3), R"({"k": 30})"));
+  cases.push_back(ordered("T99 few selected, edges", "topk", tensor(DType::f32, {2, 4097}).edges(),
+                          R"({"k": 50})"));
+  cases.push_back(
+      ordered("T100 NaN as -inf", "topk", infinities, R"({"k": 6, "nan_least": true})",
+              {{kInfinity, 1, -kInfinity, -kInfinity, kNan, kNan}, {4, 1, 0, 2, 3, 5}}));
+  for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
+    cases.push_back(ordered("T100 NaN as -inf", "topk", tensor(t, {2, 4097}).edges(),
+                            R"({"k": 50, "nan_least": true, "largest": false})"));
+    cases.push_back(
+        ordered("T100 NaN as -inf", "sort", tensor(t, {2, 301}).edges(), R"({"nan_least": true})"));
+  }
+  cases.push_back(ordered("T100 NaN as -inf", "argsort", infinities, R"({"nan_least": true})",
+                          {{0, 2, 3, 5, 1, 4}}));
   cases.push_back(ordered("T99 selected among few values", "topk",
                           tensor(DType::i32, {2, 9000}).range(0, 3), R"({"k": 300})"));
   cases.push_back(ordered("T99 selected, smallest, edges", "topk",

@@ -3,6 +3,8 @@
 // attributes seed and stream.
 #pragma once
 
+#include <limits>
+
 #include "compiler/ops/op_def.h"
 #include "compiler/support/philox.h"
 
@@ -34,6 +36,12 @@ Draw draw_of(EvaluateContext& ctx, size_t first);
 ValueId seed_of(RewriteContext& ctx, size_t first);
 ValueId step_of(RewriteContext& ctx, size_t first);
 int64_t stream_of(RewriteContext& ctx);
+
+// The score of what is never drawn.
+inline constexpr double kNoScore = -std::numeric_limits<double>::infinity();
+
+// Of a row of draw_ordered.
+inline constexpr int64_t kMostOrderedCandidates = 1024;
 
 // -ln(-ln v) of entry `index` of a vocabulary's row.
 double gumbel_noise(const Draw& draw, uint32_t row, uint64_t index);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sample (ops.md 12.1), which becomes a sort of what filters leave, and add_gumbel: scores with the
-// noise whose maximum is a draw.
+// sample (ops.md 12.1), which becomes a sort of what filters leave and, where that is little,
+// draw_ordered; and add_gumbel: scores with the noise whose maximum is a draw.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "compiler/ops/generation/draw.h"
@@ -18,8 +17,6 @@ namespace {
 constexpr size_t kSeedOfSample = 1;  // logits, [seed], [step]
 constexpr uint32_t kSampleOptional[] = {1, 2};
 constexpr uint32_t kGumbelOptional[] = {1};
-constexpr double kNone = -std::numeric_limits<double>::infinity();
-
 // ---- add_gumbel(scores, [index], seed, step): [rows, count] to f32 ----
 
 bool infer_gumbel(InferContext& ctx) {
@@ -105,12 +102,12 @@ bool infer_sample(InferContext& ctx) {
   return true;
 }
 
-// One row: scores of the entries that may be drawn, kNone for the others.
+// One row: scores of the entries that may be drawn, kNoScore for the others.
 std::vector<double> scores_of(std::vector<double> row) {
-  const double infinity = -kNone;
-  for (double& logit : row) logit = std::isnan(logit) ? kNone : logit;
+  const double infinity = -kNoScore;
+  for (double& logit : row) logit = std::isnan(logit) ? kNoScore : logit;
   if (std::find(row.begin(), row.end(), infinity) == row.end()) return row;
-  for (double& logit : row) logit = logit == infinity ? 0.0 : kNone;
+  for (double& logit : row) logit = logit == infinity ? 0.0 : kNoScore;
   return row;
 }
 
@@ -120,7 +117,7 @@ std::vector<double> shares_of(const std::vector<double>& scores) {
   std::vector<double> shares;
   double sum = 0;
   for (const double score : scores) {
-    shares.push_back(score == kNone ? 0 : std::exp(score - top));
+    shares.push_back(score == kNoScore ? 0 : std::exp(score - top));
     sum += shares.back();
   }
   for (double& share : shares) share /= sum;
@@ -136,18 +133,18 @@ void filter(const Filters& filters, std::vector<double>& scores) {
     const size_t kept = filters.top_k > 0
                             ? std::min(static_cast<size_t>(filters.top_k), order.size())
                             : order.size();
-    for (size_t i = kept; i < order.size(); ++i) scores[order[i]] = kNone;
+    for (size_t i = kept; i < order.size(); ++i) scores[order[i]] = kNoScore;
     const std::vector<double> shares = shares_of(scores);
     double before = 0;
     for (const size_t place : order) {
-      if (filters.top_p < 1 && before > 0 && before >= filters.top_p) scores[place] = kNone;
+      if (filters.top_p < 1 && before > 0 && before >= filters.top_p) scores[place] = kNoScore;
       before += shares[place];
     }
   }
   const std::vector<double> shares = shares_of(scores);
   const double least = filters.min_p * *std::max_element(shares.begin(), shares.end());
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (shares[i] < least) scores[i] = kNone;
+    if (shares[i] < least) scores[i] = kNoScore;
   }
 }
 
@@ -160,7 +157,7 @@ bool evaluate_sample(EvaluateContext& ctx) {
     const auto begin = logits.floats.begin() + static_cast<std::ptrdiff_t>(row * entries);
     std::vector<double> scores = scores_of({begin, begin + static_cast<std::ptrdiff_t>(entries)});
     const bool greedy = filters.temperature == 0;
-    const bool has_any = *std::max_element(scores.begin(), scores.end()) != kNone;
+    const bool has_any = *std::max_element(scores.begin(), scores.end()) != kNoScore;
     std::vector<double> noisy = scores;
     if (!greedy && has_any) {
       for (double& score : scores) score /= filters.temperature;
@@ -190,10 +187,9 @@ const Attributes& last_axis() {
 }
 
 // f32 [rows, entries] without NaN.
-ValueId clean_logits(RewriteContext& ctx, const Dim& rows, const Dim& entries) {
-  ValueId x = ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{rows, entries}}});
+ValueId clean_logits(RewriteContext& ctx, ValueId x) {
   if (ctx.type(x).dtype != DType::f32) x = ctx.emit("cast", {x}, {{"to", std::string("f32")}});
-  return ctx.emit("where", {ctx.emit("is_nan", {x}), score_constant(ctx, "none", kNone), x});
+  return ctx.emit("where", {ctx.emit("is_nan", {x}), score_constant(ctx, "none", kNoScore), x});
 }
 
 // Scores of what may be drawn, the greatest of each row [rows, 1], and where they stand in the row
@@ -210,14 +206,25 @@ ValueId first_scores(RewriteContext& ctx, ValueId scores) {
                   {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", int64_t{1}}});
 }
 
-// In the order of the draw's filters, so that the greatest is the first.
-Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
-                   const Dim& entries) {
+// How many entries of a row the filters order and keep.
+Dim ordered_count(const Filters& filters, const Dim& entries) {
   const bool takes_all =
       filters.top_k == 0 || (!entries.is_free() && filters.top_k >= entries.range().most);
-  const std::vector<ValueId> found =
-      takes_all ? ctx.emit_all("sort", {scores}, {{"descending", true}}, 2)
-                : ctx.emit_all("topk", {scores}, {{"k", filters.top_k}}, 2);
+  return takes_all ? entries : Dim(filters.top_k);
+}
+
+// They and their places, in the order of the draw's filters: the greatest is the first, and NaN
+// counts as -inf.
+std::vector<ValueId> in_order(RewriteContext& ctx, ValueId logits, const Filters& filters,
+                              const Dim& entries) {
+  if (ordered_count(filters, entries) == entries)
+    return ctx.emit_all("sort", {logits}, {{"descending", true}, {"nan_least", true}}, 2);
+  return ctx.emit_all("topk", {logits}, {{"k", filters.top_k}, {"nan_least", true}}, 2);
+}
+
+Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
+                   const Dim& entries) {
+  const std::vector<ValueId> found = in_order(ctx, scores, filters, entries);
   return {.scores = found[0], .top = first_scores(ctx, found[0]), .index = found[1]};
 }
 
@@ -228,8 +235,8 @@ Candidates unordered(RewriteContext& ctx, ValueId scores) {
 
 // 0 in place of the infinite ones where a row has any, which alone remain.
 void level_infinite(RewriteContext& ctx, Candidates& candidates) {
-  const ValueId none = score_constant(ctx, "none", kNone);
-  const ValueId most = score_constant(ctx, "most", -kNone);
+  const ValueId none = score_constant(ctx, "none", kNoScore);
+  const ValueId most = score_constant(ctx, "most", -kNoScore);
   const ValueId zero = score_constant(ctx, "zero", 0);
   const ValueId is_infinite = ctx.emit("eq", {candidates.top, most});
   const ValueId alone = ctx.emit("where", {ctx.emit("eq", {candidates.scores, most}), zero, none});
@@ -243,14 +250,34 @@ ValueId keep_prefix(RewriteContext& ctx, ValueId scores, double top_p) {
   const ValueId shares = ctx.emit("softmax", {scores}, last_axis());
   const ValueId before = ctx.emit("cumsum", {shares}, {{"axis", int64_t{1}}, {"exclusive", true}});
   const ValueId keeps = ctx.emit("lt", {before, score_constant(ctx, "top_p", top_p)});
-  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNone)});
+  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNoScore)});
 }
 
 // Those at least min_p times as likely as the greatest, which earlier filters keep.
 ValueId keep_likely(RewriteContext& ctx, ValueId scores, ValueId top, double min_p) {
   const ValueId least = score_constant(ctx, "min_p", std::log(min_p));
   const ValueId keeps = ctx.emit("ge", {ctx.emit("sub", {scores, top}), least});
-  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNone)});
+  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNoScore)});
+}
+
+// The draw from a few entries in the order of the filters.
+void draw_in_order(RewriteContext& ctx, ValueId logits, const Filters& filters, const Dim& entries,
+                   const Shape& kept) {
+  const size_t outputs = ctx.node().outputs.size();
+  const std::vector<ValueId> found = in_order(ctx, logits, filters, entries);
+  const std::vector<ValueId> drawn =
+      ctx.emit_all("draw_ordered",
+                   {found[0], found[1], seed_of(ctx, kSeedOfSample), step_of(ctx, kSeedOfSample)},
+                   {{"temperature", filters.temperature},
+                    {"top_p", filters.top_k == 1 ? 1.0 : filters.top_p},
+                    {"min_p", filters.min_p},
+                    {"stream", stream_of(ctx)},
+                    {"index_dtype", ctx.attrs().text("index_dtype")}},
+                   outputs);
+  for (size_t i = 0; i < outputs; ++i) {
+    const bool as_it_is = kept.size() == 1;
+    ctx.replace_output(i, as_it_is ? drawn[i] : ctx.emit("reshape", {drawn[i]}, {{"shape", kept}}));
+  }
 }
 
 bool decompose_sample(RewriteContext& ctx) {
@@ -261,7 +288,14 @@ bool decompose_sample(RewriteContext& ctx) {
   const bool greedy = filters.temperature == 0;
   const std::string index_dtype = ctx.attrs().text("index_dtype");
   const size_t outputs = ctx.node().outputs.size();
-  ValueId scores = clean_logits(ctx, element_count(kept), entries);
+  const ValueId logits =
+      ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{element_count(kept), entries}}});
+  const Dim count = ordered_count(filters, entries);
+  if (!greedy && filters.orders() && !count.is_free() && count.bound() <= kMostOrderedCandidates) {
+    draw_in_order(ctx, logits, filters, entries, kept);
+    return true;
+  }
+  ValueId scores = clean_logits(ctx, logits);
   if (!greedy && filters.temperature != 1)
     scores = ctx.emit("div", {scores, score_constant(ctx, "temperature", filters.temperature)});
   Candidates candidates{.scores = scores};

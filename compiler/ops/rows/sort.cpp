@@ -67,26 +67,37 @@ bool infer_sort(InferContext& ctx) {
   return true;
 }
 
-// a stands before b, of different values; NaN is the greatest.
-bool before(double a, double b, bool descending) {
+// How a row is ordered.
+struct RowOrder {
+  bool descending = false;
+  bool nan_least = false;  // as -inf; else NaN is the greatest
+};
+
+// a stands before b, of different values.
+bool before(double a, double b, const RowOrder& order) {
+  if (order.nan_least) {
+    constexpr double kLeast = -std::numeric_limits<double>::infinity();
+    a = std::isnan(a) ? kLeast : a;
+    b = std::isnan(b) ? kLeast : b;
+  }
   const bool less = std::isnan(b) ? !std::isnan(a) : a < b;
   const bool greater = std::isnan(a) ? !std::isnan(b) : a > b;
-  return descending ? greater : less;
+  return order.descending ? greater : less;
 }
-bool before(int64_t a, int64_t b, bool descending) {
-  return descending ? a > b : a < b;
+bool before(int64_t a, int64_t b, const RowOrder& order) {
+  return order.descending ? a > b : a < b;
 }
 
 template <typename Element>
 std::vector<int64_t> ordered_places(const std::vector<Element>& x, int64_t base,
-                                    const std::vector<int64_t>& offsets, bool descending) {
+                                    const std::vector<int64_t>& offsets, const RowOrder& order) {
   std::vector<int64_t> places(offsets.size());
   std::iota(places.begin(), places.end(), 0);
   const auto value = [&](int64_t place) {
     return x[static_cast<size_t>(base + offsets[static_cast<size_t>(place)])];
   };
   std::stable_sort(places.begin(), places.end(),
-                   [&](int64_t a, int64_t b) { return before(value(a), value(b), descending); });
+                   [&](int64_t a, int64_t b) { return before(value(a), value(b), order); });
   return places;
 }
 
@@ -101,16 +112,17 @@ bool evaluate_sort(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.type.shape.size());
   if (!axis) return false;
-  const bool descending = sorts_descending(ctx);
+  const RowOrder order{.descending = sorts_descending(ctx),
+                       .nan_least = ctx.attrs().flag("nan_least")};
   const bool has_values = ctx.node().op != "argsort";
   const size_t indices_output = has_values ? 1 : 0;
   const RowOffsets from = row_offsets(x.type.shape, {*axis});
   const RowOffsets to = row_offsets(ctx.output_type(0).shape, {*axis});
   for (size_t row = 0; row < from.kept.size(); ++row) {
     const int64_t base = from.kept[row];
-    const std::vector<int64_t> places =
-        x.is_float() ? ordered_places(x.floats, base, from.reduced, descending)
-                     : ordered_places(x.integers, base, from.reduced, descending);
+    const std::vector<int64_t> places = x.is_float()
+                                            ? ordered_places(x.floats, base, from.reduced, order)
+                                            : ordered_places(x.integers, base, from.reduced, order);
     const size_t filled = filled_places(ctx, to.reduced.size());
     for (size_t i = filled; i < to.reduced.size() && ctx.output_count() > indices_output; ++i) {
       set_index(ctx.output(indices_output), static_cast<size_t>(to.kept[row] + to.reduced[i]), -1);
@@ -170,12 +182,16 @@ constexpr AttrSpec kIndexDType = {.name = "index_dtype",
                                   .type = AttrType::DTypeName,
                                   .default_text = "\"i32\"",
                                   .consumed_by_infer = true};
+// NaN counts as -inf, where it stands; its bits stay.
+constexpr AttrSpec kNanLeast = {
+    .name = "nan_least", .type = AttrType::Bool, .default_text = "false"};
 // `sorted` and `stable` give leave to do less than is always done.
 constexpr AttrSpec kTopkAttrs[] = {
     {.name = "k", .type = AttrType::Int, .minimum = 0, .consumed_by_infer = true},
     kAxis,
     {.name = "largest", .type = AttrType::Bool, .default_text = "true"},
     {.name = "sorted", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
+    kNanLeast,
     kIndexDType,
 };
 constexpr uint32_t kTopkOptional[] = {1};
@@ -183,6 +199,7 @@ constexpr AttrSpec kSortAttrs[] = {
     kAxis,
     {.name = "descending", .type = AttrType::Bool, .default_text = "false"},
     {.name = "stable", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
+    kNanLeast,
     kIndexDType,
 };
 
@@ -203,8 +220,8 @@ bool sort_gradient(GradientContext& ctx) {
 
 constexpr OpDef kSortOps[] = {
     {.name = "topk",
-     .signature = "topk(x, [k]; k, axis=-1, largest=true, sorted=true, index_dtype=i32) -> "
-                  "values, [indices]",
+     .signature = "topk(x, [k]; k, axis=-1, largest=true, sorted=true, nan_least=false, "
+                  "index_dtype=i32) -> values, [indices]",
      .inputs = {1, 2},
      .outputs = {1, 2},
      .attrs = kTopkAttrs,
@@ -215,8 +232,9 @@ constexpr OpDef kSortOps[] = {
      .lower = lower_sort,
      .optional_inputs = kTopkOptional},
     {.name = "sort",
-     .signature = "sort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> values, "
-                  "[indices]",
+     .signature =
+         "sort(x; axis=-1, descending=false, stable=true, nan_least=false, index_dtype=i32) "
+         "-> values, [indices]",
      .inputs = {1, 1},
      .outputs = {1, 2},
      .attrs = kSortAttrs,
@@ -225,7 +243,8 @@ constexpr OpDef kSortOps[] = {
      .gradient = sort_gradient,
      .lower = lower_sort},
     {.name = "argsort",
-     .signature = "argsort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> indices",
+     .signature = "argsort(x; axis=-1, descending=false, stable=true, nan_least=false, "
+                  "index_dtype=i32) -> indices",
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attrs = kSortAttrs,

@@ -45,6 +45,7 @@ struct Order {
   Dim wanted = 0;  // of a row of values and indices
   int64_t tile = 0;
   bool descending = false;
+  bool nan_least = false;
 
   [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
   // At the largest sizes.
@@ -126,6 +127,7 @@ void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<K
       .define("RLX_BY_COLUMN", by_column ? 1 : 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_NAN_LEAST", order.nan_least ? 1 : 0)
       .define("RLX_X", std::string(name_of(order.x.dtype())))
       .generated("rows.inc", rows_text(order, row_tiles * order.tile))
       .grid(split_grid(groups))
@@ -199,7 +201,10 @@ int64_t most_to_select_from(const Order& order) {
 int64_t selection_tile(const Order& order, int64_t length) {
   const int64_t most = most_to_select_from(order);
   const int64_t wanted = order.wanted.bound();
-  if (length <= most) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  if (length <= most) {
+    return std::max(int64_t{kThreads},
+                    static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+  }
   int64_t tile = 256;
   while (tile < most && (tile < 4 * wanted || ceil_div(length, tile) * wanted > most)) tile *= 2;
   return tile;
@@ -224,6 +229,7 @@ void dispatch_selection(LowerContext& ctx, const Order& order, const std::option
       .define("RLX_BY_COLUMN", 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_NAN_LEAST", order.nan_least ? 1 : 0)
       .define("RLX_X", std::string(name_of(order.x.dtype())))
       .generated("rows.inc", rows_text(order, row_tiles * tile))
       .grid(split_grid(order.rows * row_tiles))
@@ -419,7 +425,8 @@ bool lower_sort(LowerContext& ctx) {
               .wanted = wanted,
               .tile = static_cast<int64_t>(std::bit_ceil(
                   static_cast<uint64_t>(std::clamp<int64_t>(longest, 2, kMostInTile)))),
-              .descending = descending};
+              .descending = descending,
+              .nan_least = ctx.attrs().flag("nan_least") && is_float(x.dtype())};
   const TensorRef& target = order.values ? *order.values : *order.indices;
   const auto last = static_cast<int64_t>(x.shape().size()) - 1;
   order.loops = split_rows(x.shape(), x.strides, target.strides, {last});

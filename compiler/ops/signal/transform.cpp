@@ -270,23 +270,77 @@ Tensor transformed(const Tensor& x, const Transform& transform, const Tensor* wi
 
 // ---- plans and tables ----
 
-std::optional<std::vector<int64_t>> transform_radices(int64_t points) {
+namespace {
+
+// The radices of powers of two: few passes of about as many points, 16 at most, and first one that
+// spreads well over the banks of shared memory.
+const std::vector<int64_t>& power_radices(int64_t power) {
+  static const std::vector<std::vector<int64_t>> kRadices = {
+      {},      {2},      {4},       {8},         {4, 4},      {8, 4},      {8, 8},
+      {16, 8}, {16, 16}, {8, 8, 8}, {16, 4, 16}, {16, 8, 16}, {16, 16, 16}};
+  return kRadices.at(static_cast<size_t>(power));
+}
+
+// Entries of a pass's table for each q (shaders/fft.kernel).
+int64_t roots_of_turn(int64_t radix) {
+  return radix > 4 ? 4 : 2;
+}
+
+}  // namespace
+
+std::optional<std::vector<TransformPass>> transform_passes(int64_t points) {
+  if (points > kMostSinglePoints) return std::nullopt;
   std::vector<int64_t> radices;
-  for (const int64_t radix : {8, 7, 5, 4, 3, 2}) {
+  for (const int64_t radix : {7, 5, 3}) {
     for (; points % radix == 0; points /= radix) radices.push_back(radix);
   }
-  if (points != 1) return std::nullopt;
-  return radices;
+  if (!std::has_single_bit(static_cast<uint64_t>(points))) return std::nullopt;
+  const auto& powers = power_radices(std::countr_zero(static_cast<uint64_t>(points)));
+  radices.insert(radices.end(), powers.begin(), powers.end());
+  if (radices.empty()) radices.push_back(1);
+  std::vector<TransformPass> passes;
+  int64_t done = 1;
+  int64_t roots = 0;
+  for (const int64_t radix : radices) {
+    passes.push_back({.radix = radix, .done = done, .roots_at = roots});
+    roots += done * roots_of_turn(radix);
+    done *= radix;
+  }
+  return passes;
 }
 
 namespace {
 
-// The columns of a transform of which rows and columns fit, as near to a square as may be.
+int64_t pass_roots(int64_t points) {
+  const std::vector<TransformPass> passes = transform_passes(points).value();
+  return passes.back().roots_at + passes.back().done * roots_of_turn(passes.back().radix);
+}
+
+}  // namespace
+
+RootsTable roots_table(const TransformPlan& plan) {
+  RootsTable table;
+  table.columns_at = pass_roots(plan.rows());
+  table.entries = table.columns_at;
+  if (plan.columns > 1) table.entries += pass_roots(plan.columns);
+  table.fold_at = table.entries;
+  if (plan.folds) table.entries += plan.points;
+  table.far_at = table.entries;
+  table.near_at = table.far_at + plan.rows();
+  if (plan.columns > 1) table.entries = table.near_at + plan.columns;
+  return table;
+}
+
+namespace {
+
+// The columns of a transform of which rows and columns fit and have passes, as near to a square as
+// may be.
 std::optional<int64_t> columns_of(int64_t points, int64_t most) {
-  if (points <= most) return 1;
+  if (points <= most) return transform_passes(points) ? std::optional(int64_t{1}) : std::nullopt;
   auto rows = static_cast<int64_t>(std::sqrt(static_cast<double>(points)));
   for (; rows * most >= points; --rows) {
-    if (points % rows == 0) return points / rows;
+    if (points % rows == 0 && transform_passes(rows) && transform_passes(points / rows))
+      return points / rows;
   }
   return std::nullopt;
 }
@@ -296,10 +350,8 @@ std::optional<int64_t> columns_of(int64_t points, int64_t most) {
 std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic) {
   const int64_t most = arithmetic == DType::f64 ? kMostDoublePoints : kMostSinglePoints;
   if (points < 1 || points > most * most) return std::nullopt;
-  if (transform_radices(points)) {
-    if (const auto columns = columns_of(points, most))
-      return TransformPlan{.points = points, .columns = *columns};
-  }
+  if (const auto columns = columns_of(points, most))
+    return TransformPlan{.points = points, .columns = *columns};
   const auto longer = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * points - 1)));
   const auto columns = columns_of(longer, most);
   if (!columns) return std::nullopt;
@@ -340,9 +392,35 @@ std::complex<double> root_of(int64_t k, int64_t turn) {
   return turned.at(static_cast<size_t>(quarter));
 }
 
-Numbers twiddles_of(int64_t points) {
+// e^(-2 pi i k * step / turn) for k < count.
+void add_roots(Numbers& table, int64_t count, int64_t step, int64_t turn) {
+  for (int64_t k = 0; k < count; ++k) table.push_back(root_of(k * step % turn, turn));
+}
+
+void add_pass_roots(Numbers& table, int64_t points) {
+  const std::vector<TransformPass> passes = transform_passes(points).value();
+  for (const TransformPass& pass : passes) {
+    for (int64_t q = 0; q < pass.done; ++q) {
+      std::vector<int64_t> powers = {1, 2};
+      if (pass.radix > 4) powers.insert(powers.end(), {4, pass.radix > 8 ? 8 : 3});
+      for (const int64_t power : powers) {
+        const int64_t turn = pass.done * pass.radix;
+        table.push_back(root_of(q * power % turn, turn));
+      }
+    }
+  }
+}
+
+Numbers roots_of(const TransformPlan& plan) {
   Numbers table;
-  for (int64_t k = 0; k < points; ++k) table.push_back(root_of(k, points));
+  add_pass_roots(table, plan.rows());
+  if (plan.columns > 1) add_pass_roots(table, plan.columns);
+  if (plan.folds) add_roots(table, plan.points, 1, 2 * plan.points);
+  if (plan.columns > 1) {
+    add_roots(table, plan.rows(), plan.columns, plan.points);
+    add_roots(table, plan.columns, 1, plan.points);
+  }
+  RLX_CHECK(static_cast<int64_t>(table.size()) == roots_table(plan).entries, "roots of a plan");
   return table;
 }
 
@@ -354,8 +432,10 @@ Numbers chirp_of(int64_t points) {
 }
 
 // The transform in place of a power of two points.
-void transform_on_host(Numbers& x, const Numbers& twiddles) {
+void transform_on_host(Numbers& x) {
   const size_t n = x.size();
+  Numbers twiddles;
+  add_roots(twiddles, static_cast<int64_t>(n / 2), 1, static_cast<int64_t>(n));
   for (size_t i = 1, j = 0; i < n; ++i) {
     size_t bit = n / 2;
     for (; (j & bit) != 0; bit /= 2) j ^= bit;
@@ -375,13 +455,13 @@ void transform_on_host(Numbers& x, const Numbers& twiddles) {
 
 // What the spectrum of the chirped signal is multiplied by: that of the conjugate chirp, divided
 // by the points of the convolution.
-Numbers response_of(const Numbers& chirp, const Numbers& twiddles) {
-  Numbers response(twiddles.size());
+Numbers response_of(const Numbers& chirp, int64_t points) {
+  Numbers response(static_cast<size_t>(points));
   for (size_t k = 0; k < chirp.size(); ++k) {
     response[k] = std::conj(chirp[k]) / static_cast<double>(response.size());
     if (k > 0) response[response.size() - k] = response[k];
   }
-  transform_on_host(response, twiddles);
+  transform_on_host(response);
   return response;
 }
 
@@ -400,13 +480,12 @@ ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transfor
                        std::optional<ValueId> window) {
   const DType dtype = ctx.type(x).dtype == DType::f64 ? DType::f64 : DType::f32;
   const TransformPlan plan = plan_of(transform, dtype).value();
-  const Numbers twiddles = twiddles_of(plan.turns());
   std::vector<std::optional<ValueId>> inputs = {
-      x, window, emit_table(ctx, "twiddles", dtype, twiddles), std::nullopt, std::nullopt};
+      x, window, emit_table(ctx, "twiddles", dtype, roots_of(plan)), std::nullopt, std::nullopt};
   if (plan.chirps) {
     const Numbers chirp = chirp_of(transform.points);
     inputs[3] = emit_table(ctx, "chirp", dtype, chirp);
-    inputs[4] = emit_table(ctx, "response", dtype, response_of(chirp, twiddles));
+    inputs[4] = emit_table(ctx, "response", dtype, response_of(chirp, plan.points));
   }
   return ctx.emit("fourier", inputs,
                   {{"points", transform.points},

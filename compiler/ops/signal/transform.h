@@ -57,13 +57,31 @@ struct TransformPlan {
   bool chirps = false;
   bool folds = false;
 
-  // Entries of the table of twiddles.
-  [[nodiscard]] int64_t turns() const { return folds ? 2 * points : points; }
+  [[nodiscard]] int64_t rows() const { return points / columns; }
 };
 // Of complex points; nullopt where they are too many.
 std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic);
 std::optional<TransformPlan> plan_of(const Transform& transform, DType arithmetic);
-// The factors 8, 7, 5, 4, 3 and 2 of a length, in the order of the passes; nullopt: it has others.
-std::optional<std::vector<int64_t>> transform_radices(int64_t points);
+
+// A pass over the points of a row (shaders/fft.kernel).
+struct TransformPass {
+  int64_t radix = 1;
+  int64_t done = 1;      // product of the radices before it
+  int64_t roots_at = 0;  // its entries in the table of roots, behind those of the passes before
+};
+// Of the radices 2 to 8 and 16, in order; one of radix 1 for one point. nullopt: the length has
+// other factors.
+std::optional<std::vector<TransformPass>> transform_passes(int64_t points);
+
+// Where the parts of a plan's table of roots begin, in entries (shaders/fft.kernel).
+struct RootsTable {
+  int64_t rows_at = 0;     // passes of transforms of rows() points
+  int64_t columns_at = 0;  // of `columns` points
+  int64_t fold_at = 0;     // e^(-2 pi i k / (2 points)) of a folded plan
+  int64_t far_at = 0;   // of a plan of columns, e^(-2 pi i k / points) for multiples of `columns`
+  int64_t near_at = 0;  // and for k < columns
+  int64_t entries = 0;
+};
+RootsTable roots_table(const TransformPlan& plan);
 
 }  // namespace rlx
