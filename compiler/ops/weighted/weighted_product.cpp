@@ -489,6 +489,35 @@ bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
+// ---- a few rows on cooperative matrices ----
+
+std::string coop_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (!at.target().known_fragments) return "elements of matrices that lie nobody knows where";
+  return stream_refusal(at, product);
+}
+
+bool emit_coop(LowerContext& ctx, const WeightedProduct& product) {
+  const CoopStream stream =
+      choose_coop_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::dequant_coop>();
+  define_product_sizes(ctx, dispatch, product);
+  dispatch.workgroup({narrow<uint32_t>(RLX_MATRIX_SUBGROUP * stream.warps())})
+      .define("RLX_MATRIX", "f16")
+      .define("RLX_M", product.m)
+      .define("RLX_WARPS", stream.warps())
+      .define("RLX_SHARES", stream.shares)
+      .define("RLX_TEAMS", stream.teams)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_GROUPS", stream.groups)
+      .grid(split_grid(static_cast<uint64_t>(stream.groups)))
+      .reason("cooperative matrices: " + to_string(product.m) + " rows, w read once, " +
+              std::to_string(stream.shares) + " subgroups share out k, " +
+              std::to_string(stream.teams * stream.tiles * kStreamLines) + " lines" +
+              (product.gated ? ", gated pair" : ""))
+      .read(&WeightedMatmulParams::x, product.x, 16);
+  return true;
+}
+
 // Tiles beside which the row lists of experts fit into 32 KiB of shared memory.
 constexpr TileShape kFewRows = {16, 64, 32, 4, 4, 4, 2, 0};
 constexpr TileShape kManyRows = {64, 64, 16, 8, 4, 1, 2, 0};
@@ -581,6 +610,12 @@ constexpr std::array kWeightedOffers = {
                            .refusal = stream_refusal,
                            .microseconds = stream_time,
                            .emit = emit_stream},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_coop,
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = coop_refusal,
+                           .microseconds = stream_time,
+                           .emit = emit_coop},
     // All that takes weights which are rounded first.
     Offer<WeightedProduct>{.kernel = KernelId::dequantize,
                            .form = "then a product",
@@ -634,7 +669,10 @@ bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType al
   const auto other = choose(weighted_offers(), at, plain);
   // The norm, and the step that rounds its rows.
   const int steps = alone == product.x.dtype() ? 1 : 2;
-  if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
+  const bool on_matrix_units =
+      other.row != nullptr && (other.row->kernel == KernelId::dequant_mma ||
+                               other.row->kernel == KernelId::dequant_coop);
+  if (on_matrix_units &&
       other.microseconds + steps * at.device().step_microseconds < normed.microseconds)
     return false;
   // The threads that load a line's blocks wait for them longer than for x.
