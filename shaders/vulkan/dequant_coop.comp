@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = act(x * W + bias) + residual on cooperative matrices, or a gated pair (lib/weighted_epilogue.inc), for up to eight rows x of f16 and a
-// weight matrix in blocks (lib/weights.inc), which is read once: 16 lines are multiplied by all rows at once, so rows cost nothing but their x.
+// y = act(x * W + bias) + residual on cooperative matrices, or a gated pair (lib/weighted_epilogue.inc), for up to eight rows x of f16, or their
+// rms_norm, and a weight matrix in blocks (lib/weights.inc), which is read once: 16 lines are multiplied by all rows at once, so rows cost nothing
+// but their x.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: RLX_GROUPS groups of RLX_TEAMS * RLX_TILES tiles of 16 lines, spread by split_grid.
 // Threads: RLX_TEAMS teams of RLX_SHARES subgroups of 32, RLX_WARPS in all. A team has RLX_TILES (1 to 4) tiles; its subgroups share out their
 //   slices of 256 depths.
-// Specializations: the above; RLX_M (at most 8), RLX_N, RLX_K; lib/blocks.inc; epilogue of lib/weighted_epilogue.inc.
-// Phases: a subgroup holds x of a slice as right operands. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
+// Specializations: the above; RLX_M (at most 8), RLX_N, RLX_K; lib/blocks.inc; epilogue of lib/weighted_epilogue.inc. RLX_NORM 1: RLX_X storage
+//   type of x, RLX_EPS, RLX_GAMMA, RLX_GAMMA_OFFSET, RLX_GAMMA_VECTOR as in dequant_matvec.
+// Phases: of a norm, the squares of all rows are added up by each group. A subgroup holds x of a slice as right operands. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
 //   tile before is multiplied, from there to the subgroup's own part of shared memory, and as codes to left operands (lib/near_blocks.inc). Sums of
 //   a tile stay in registers until all slices are done; then the subgroups' sums are added where results are made.
 // Fragments: elements of left operands and sums lie as shaders/README.md says; a group that finds them otherwise makes its results by decoded_sum.
 //   Columns 8 to 15 of x, and of the sums, are nobody's.
-// Numerics: products are exact (lib/near_blocks.inc); the sum of what shares a scale is the matrix unit's, less zero * (sum of x); these are
+// Numerics: rows behind a norm are rounded to f16. Products are exact (lib/near_blocks.inc); the sum of what shares a scale is the matrix unit's, less zero * (sum of x); these are
 //   added in f32 in an order that does not depend on RLX_M. Where a result is not finite, it is computed again from decoded weights: 0 * infinity is
 //   none of w * x, whose w is not 0.
 #extension GL_KHR_memory_scope_semantics : require
@@ -25,6 +27,10 @@
 #include "lib/matrices.glsl"
 
 RLX_PARAMS(WeightedMatmulParams);
+
+#ifndef RLX_NORM
+#define RLX_NORM 0
+#endif
 
 #define RLX_LINES 16  // of a tile
 #define RLX_GROUP_LINES (RLX_TEAMS * RLX_TILES * RLX_LINES)
@@ -73,24 +79,51 @@ RLX_FN rlx_u32 rlx_near_word(rlx_u32 at) {
 RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 RLX_FN bool is_finite(float x) { return (rlx_bits(x) & 0x7F800000u) != 0x7F800000u; }
 
+// x[m, k .. k + 7], of a norm times gamma.
+RLX_FN void load_operand(rlx_u32 m, rlx_u32 k, RLX_INOUT_ARRAY(float, x, [8]), RLX_INOUT(float) squares) {
+  RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m * rlx_u32(RLX_K) + k), x);
+#if RLX_NORM
+  RLX_UNROLL for (int i = 0; i < 8; ++i) squares += x[i] * x[i];
+#ifdef RLX_GAMMA
+  float factors[8];
+#if RLX_GAMMA_VECTOR == 8
+  RLX_CAT(rlx_load8_, RLX_GAMMA)(p.gamma, rlx_i64(k), factors);
+#else
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) factors[i] = RLX_ELEMENT(RLX_GAMMA, p.gamma, rlx_i64(k + i));
+#endif
+  RLX_UNROLL for (int i = 0; i < 8; ++i) x[i] *= factors[i] + RLX_GAMMA_OFFSET;
+#endif
+#endif
+}
+// What makes a norm of them, of a row whose squares have this sum.
+RLX_FN float norm_factor(float squares) {
+#if RLX_NORM
+  return rlx_rsqrt(squares / float(RLX_K) + RLX_EPS);
+#else
+  return 1.0f;
+#endif
+}
+
 // The sum of row m and line n by one thread; a NaN stays one, whatever is added.
 RLX_FN float decoded_sum(Weights from, rlx_u32 m, rlx_u32 n) {
   float total = 0.0f;
+  float squares = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !is_nan(total); k += 8u) {
     float w[8];
     float x[8];
     rlx_depths8(from, k, n, w);
-    rlx_load8_f16(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    load_operand(m, k, x, squares);
     RLX_UNROLL for (int i = 0; i < 8; ++i) total += x[i] * w[i];
   }
-  return total;
+  return total * norm_factor(squares);
 }
 // Whether a row of x holds a NaN: every sum of it is one then, whatever the weights are.
 RLX_FN bool holds_nan(rlx_u32 m) {
   bool found = false;
+  float squares = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !found; k += 8u) {
     float x[8];
-    rlx_load8_f16(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    load_operand(m, k, x, squares);
     RLX_UNROLL for (int i = 0; i < 8; ++i) found = found || is_nan(x[i]);
   }
   return found;
@@ -201,6 +234,49 @@ RLX_FN rlx_uvec4 even_elements(rlx_uvec4 first, rlx_uvec4 second) {
 RLX_FN rlx_uvec4 odd_elements(rlx_uvec4 first, rlx_uvec4 second) {
   return rlx_uvec4(high_halves(first.x, first.y), high_halves(first.z, first.w), high_halves(second.x, second.y),
                    high_halves(second.z, second.w));
+}
+
+#if RLX_NORM
+// Of each subgroup's part of a row.
+RLX_SHARED float squares_of[RLX_WARPS * RLX_M];
+
+// The squares of all rows, in squares_of behind a barrier.
+RLX_FN void add_squares(rlx_u32 warp, rlx_u32 lane) {
+  float squares[RLX_M];
+  RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) squares[m] = 0.0f;
+  RLX_LOOP for (rlx_u32 k = rlx_local_index * 8u; k < rlx_u32(RLX_K); k += rlx_u32(8 * RLX_BLOCK_SIZE)) {
+    RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) {
+      float x[8];
+      RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m * rlx_u32(RLX_K) + k), x);
+      RLX_UNROLL for (int i = 0; i < 8; ++i) squares[m] += x[i] * x[i];
+    }
+  }
+  RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) {
+    const float sum = subgroupAdd(squares[m]);
+    if (lane == 0u) squares_of[warp * rlx_u32(RLX_M) + m] = sum;
+  }
+}
+#endif
+// What a row is multiplied by; behind the barrier that follows add_squares.
+RLX_FN float factor_of_row(rlx_u32 m) {
+  float squares = 0.0f;
+#if RLX_NORM
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_WARPS); ++i) squares += squares_of[i * rlx_u32(RLX_M) + m];
+#endif
+  return norm_factor(squares);
+}
+
+// x[m, k .. k + 7] as halves.
+RLX_FN rlx_uvec4 load_halves(rlx_u32 m, rlx_u32 k, float factor) {
+#if RLX_NORM
+  float x[8];
+  float squares = 0.0f;
+  load_operand(m, k, x, squares);
+  RLX_UNROLL for (int i = 0; i < 8; ++i) x[i] *= factor;
+  return rlx_uvec4(rlx_pack_f16x2(x[0], x[1]), rlx_pack_f16x2(x[2], x[3]), rlx_pack_f16x2(x[4], x[5]), rlx_pack_f16x2(x[6], x[7]));
+#else
+  return rlx_operand16(p.x, rlx_i64(m * rlx_u32(RLX_K) + k) * 2);
+#endif
 }
 
 // Loops with branches are not unrolled, and an index that is not known when the code is compiled moves matrices from registers to memory.
@@ -356,8 +432,13 @@ RLX_MAIN {
   rlx_uvec4 next[2 * RLX_LOADS];
   load_tile(from, first_line, min(share, rlx_u32(RLX_SLICES - 1)), lane, next);
   stage_numbers();
+#if RLX_NORM
+  add_squares(warp, lane);
+#endif
   rlx_barrier();
   const bool is_known = fragments_are_known(lane);
+  const rlx_u32 row = min(lane / 4u, rlx_u32(RLX_M - 1));
+  const float row_factor = factor_of_row(row);
   rlx_barrier();
 
   float acc[RLX_TILES * 4];
@@ -366,12 +447,11 @@ RLX_MAIN {
     const rlx_u32 next_slice = slice + rlx_u32(RLX_SHARES) < rlx_u32(RLX_SLICES) ? slice + rlx_u32(RLX_SHARES) : slice;
     // The thread's 16 depths of every 64, of one row; rows behind the last repeat it.
     rlx_uvec4 pieces[8];
-    const rlx_u32 row = min(lane / 4u, rlx_u32(RLX_M - 1));
     RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
       const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + i / 2u * 64u + lane % 4u * 16u + i % 2u * 8u;
       const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
       const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;
-      pieces[i] = rlx_operand16(p.x, rlx_i64(row * rlx_u32(RLX_K) + (inside ? k : 0u)) * 2) & rlx_uvec4(kept);
+      pieces[i] = load_halves(row, inside ? k : 0u, row_factor) & rlx_uvec4(kept);
     }
     rlx_right_matrix x[RLX_UNITS];
 #define RLX_HOLD_UNIT(round, u) coopMatLoadNV(x[round * 4 + u], staged, place + u * 2u, RLX_X_PITCH, true);
