@@ -4,15 +4,14 @@
 // but their x.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: RLX_GROUPS groups of RLX_TEAMS * RLX_TILES tiles of 16 lines, spread by split_grid.
-// Threads: RLX_TEAMS teams of RLX_SHARES subgroups of 32, RLX_WARPS in all. A team has RLX_TILES (1 to 4) tiles; its subgroups share out their
+// Threads: RLX_TEAMS teams of RLX_SHARES subgroups of 32, RLX_WARPS in all. A team has RLX_TILES tiles; its subgroups share out their
 //   slices of 256 depths.
 // Specializations: the above; RLX_M (at most 8), RLX_N, RLX_K; lib/blocks.inc; epilogue of lib/weighted_epilogue.inc. RLX_NORM 1: RLX_X storage
 //   type of x, RLX_EPS, RLX_GAMMA, RLX_GAMMA_OFFSET, RLX_GAMMA_VECTOR as in dequant_matvec.
-// Phases: of a norm, the squares of all rows are added up by each group. A subgroup holds x of a slice as right operands. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
+// Phases: a subgroup holds x of a slice as right operands. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
 //   tile before is multiplied, from there to the subgroup's own part of shared memory, and as codes to left operands (lib/near_blocks.inc). Sums of
 //   a tile stay in registers until all slices are done; then the subgroups' sums are added where results are made.
 // Fragments: elements of left operands and sums lie as shaders/README.md says; a group that finds them otherwise makes its results by decoded_sum.
-//   Columns 8 to 15 of x, and of the sums, are nobody's.
 // Numerics: rows behind a norm are rounded to f16. Products are exact (lib/near_blocks.inc); the sum of what shares a scale is the matrix unit's, less zero * (sum of x); these are
 //   added in f32 in an order that does not depend on RLX_M. Where a result is not finite, it is computed again from decoded weights: 0 * infinity is
 //   none of w * x, whose w is not 0.
@@ -47,30 +46,36 @@ RLX_PARAMS(WeightedMatmulParams);
 #endif
 #define RLX_PITCH (RLX_PIECES | 1)  // odd, so that eight lines lie in banks of their own
 #define RLX_LOADS ((RLX_PIECES + 3) / 4)
-// x passes through the same place, 64 depths of 16 rows at a time.
+// x passes through the same place, 64 depths of 8 rows at a time.
 #define RLX_X_PITCH 9
-#if RLX_PITCH > RLX_X_PITCH
+#if RLX_LINES * RLX_PITCH > 8 * RLX_X_PITCH
 #define RLX_WARP_PIECES (RLX_LINES * RLX_PITCH)
 #else
-#define RLX_WARP_PIECES (RLX_LINES * RLX_X_PITCH)
+#define RLX_WARP_PIECES (8 * RLX_X_PITCH)
 #endif
 // Shared memory: a place of each subgroup, and a piece that a word's neighbour may lie in; at first the numbers by which fragments are known, in
 // the end sums [RLX_WARPS][RLX_TILES][32] of four floats.
 #define RLX_SUM_PIECES (RLX_WARPS * RLX_TILES * 32)
 #if RLX_SUM_PIECES > RLX_WARPS * RLX_WARP_PIECES
-RLX_SHARED rlx_uvec4 staged[RLX_SUM_PIECES];
+#define RLX_STAGED_PIECES RLX_SUM_PIECES
 #else
-RLX_SHARED rlx_uvec4 staged[RLX_WARPS * RLX_WARP_PIECES + 1];
+#define RLX_STAGED_PIECES (RLX_WARPS * RLX_WARP_PIECES + 1)
 #endif
+RLX_SHARED rlx_u32 staged[RLX_STAGED_PIECES * 4];
+RLX_FN void put_piece(rlx_u32 at, rlx_uvec4 piece) {
+  staged[at * 4u] = piece.x;
+  staged[at * 4u + 1u] = piece.y;
+  staged[at * 4u + 2u] = piece.z;
+  staged[at * 4u + 3u] = piece.w;
+}
 
-RLX_FN rlx_u32 staged_word(rlx_u32 at) { return staged[at / 4u][at % 4u]; }
-RLX_FN rlx_u32 rlx_near_byte(rlx_u32 at) { return (staged_word(at / 4u) >> (at % 4u * 8u)) & 0xFFu; }
-RLX_FN float rlx_near_half(rlx_u32 at) { return rlx_f32_from_f16((staged_word(at / 4u) >> (at % 4u * 8u)) & 0xFFFFu); }
+RLX_FN rlx_u32 rlx_near_byte(rlx_u32 at) { return (staged[at / 4u] >> (at % 4u * 8u)) & 0xFFu; }
+RLX_FN float rlx_near_half(rlx_u32 at) { return rlx_f32_from_f16((staged[at / 4u] >> (at % 4u * 8u)) & 0xFFFFu); }
 RLX_FN rlx_u32 rlx_near_word(rlx_u32 at) {
 #if RLX_W_BYTES % 4 == 0
-  return staged_word(at / 4u);
+  return staged[at / 4u];
 #else
-  return rlx_u32(pack64(rlx_uvec2(staged_word(at / 4u), staged_word(at / 4u + 1u))) >> (at % 4u * 8u));
+  return rlx_u32(pack64(rlx_uvec2(staged[at / 4u], staged[at / 4u + 1u])) >> (at % 4u * 8u));
 #endif
 }
 
@@ -131,31 +136,26 @@ RLX_FN bool holds_nan(rlx_u32 m) {
 
 // ---- fragments ----
 
-// Row and column of the element `e` that thread `lane` of a subgroup holds.
-RLX_FN rlx_u32 row_of(rlx_u32 lane, rlx_u32 e) { return lane / 4u + e / 4u * 8u; }
-RLX_FN rlx_u32 column_of(rlx_u32 lane, rlx_u32 e) { return lane % 4u * 2u + e % 2u + e / 2u % 2u * 8u; }
+// Of the element `e` that thread `lane` of a subgroup holds: row * 16 + column of a left operand, row * 8 + column of sums.
+RLX_FN rlx_u32 left_place(rlx_u32 lane, rlx_u32 e) { return (lane / 4u + e / 4u * 8u) * 16u + lane % 4u * 2u + e % 2u + e / 2u % 2u * 8u; }
+RLX_FN rlx_u32 sum_place(rlx_u32 lane, rlx_u32 e) { return (lane / 4u + e / 2u * 8u) * 8u + lane % 4u * 2u + e % 2u; }
 
-// The numbers of places, row * 16 + column, as a left operand and, from piece 32 on, as sums.
-RLX_FN void stage_numbers() {
-  const rlx_u32 i = rlx_local_index;
-  if (i < 64u) staged[32u + i] = floatBitsToUint(rlx_vec4(float(4u * i), float(4u * i + 1u), float(4u * i + 2u), float(4u * i + 3u)));
-  if (i < 32u) {
-    const float n = float(8u * i);
-    staged[i] = rlx_uvec4(rlx_pack_f16x2(n, n + 1.0f), rlx_pack_f16x2(n + 2.0f, n + 3.0f), rlx_pack_f16x2(n + 4.0f, n + 5.0f),
-                          rlx_pack_f16x2(n + 6.0f, n + 7.0f));
-  }
-}
-RLX_FN bool fragments_are_known(rlx_u32 lane) {
+// Whether they lie so: the numbers of places pass through the subgroup's place as a left operand and as sums.
+RLX_FN bool fragments_are_known(rlx_u32 place, rlx_u32 lane) {
+  const float n = float(8u * lane);
+  put_piece(place + lane, rlx_uvec4(rlx_pack_f16x2(n, n + 1.0f), rlx_pack_f16x2(n + 2.0f, n + 3.0f), rlx_pack_f16x2(n + 4.0f, n + 5.0f),
+                                    rlx_pack_f16x2(n + 6.0f, n + 7.0f)));
+  const float m = float(4u * lane);
+  put_piece(place + 32u + lane, floatBitsToUint(rlx_vec4(m, m + 1.0f, m + 2.0f, m + 3.0f)));
+  rlx_subgroup_barrier();
   rlx_left_matrix left;
-  rlx_sum_matrix sum;
-  coopMatLoadNV(left, staged, 0u, 2, false);
-  coopMatLoadNV(sum, staged, 32u, 4, false);
+  rlx_narrow_sum sum;
+  coopMatLoadNV(left, staged, place * 4u, 8, false);
+  coopMatLoadNV(sum, staged, (place + 32u) * 4u, 8, false);
+  rlx_subgroup_barrier();
   rlx_u32 other = 0u;
-  RLX_UNROLL for (rlx_u32 e = 0u; e < rlx_u32(RLX_MATRIX_SHARE); ++e) {
-    const float number = float(row_of(lane, e) * 16u + column_of(lane, e));
-    other |= rlx_value_f16(left[e]) == number ? 0u : 1u;
-    other |= sum[e] == number ? 0u : 1u;
-  }
+  RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) other |= rlx_value_f16(left[e]) == float(left_place(lane, e)) ? 0u : 1u;
+  RLX_UNROLL for (rlx_u32 e = 0u; e < 4u; ++e) other |= sum[e] == float(sum_place(lane, e)) ? 0u : 1u;
   return subgroupOr(other) == 0u;
 }
 
@@ -189,7 +189,7 @@ RLX_FN void stage_tile(rlx_u32 place, rlx_u32 lane, rlx_uvec4 next[2 * RLX_LOADS
   RLX_UNROLL for (rlx_u32 i = 0u; i < 2u; ++i) {
     const rlx_u32 line = place + (lane / 4u + i * 8u) * rlx_u32(RLX_PITCH);
     RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_LOADS); ++turn) {
-      staged[line + piece_in_turn(lane, turn)] = next[i * rlx_u32(RLX_LOADS) + turn];
+      put_piece(line + piece_in_turn(lane, turn), next[i * rlx_u32(RLX_LOADS) + turn]);
     }
   }
 }
@@ -236,62 +236,68 @@ RLX_FN rlx_uvec4 odd_elements(rlx_uvec4 first, rlx_uvec4 second) {
                    high_halves(second.z, second.w));
 }
 
+// Pieces of eight halves of a row: the thread's 16 depths of every 64 of a slice. What they stand for are the halves times `unit`.
+struct HeldRow {
+  rlx_uvec4 pieces[8];
+  float squares;  // of a norm, their own
+  float unit;
+};
+RLX_FN HeldRow hold_row(rlx_u32 m, rlx_u32 slice, rlx_u32 lane) {
+  HeldRow held;
+  held.squares = 0.0f;
+  held.unit = 1.0f;
 #if RLX_NORM
-// Of each subgroup's part of a row.
-RLX_SHARED float squares_of[RLX_WARPS * RLX_M];
-
-// The squares of all rows, in squares_of behind a barrier.
-RLX_FN void add_squares(rlx_u32 warp, rlx_u32 lane) {
-  float squares[RLX_M];
-  RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) squares[m] = 0.0f;
-  RLX_LOOP for (rlx_u32 k = rlx_local_index * 8u; k < rlx_u32(RLX_K); k += rlx_u32(8 * RLX_BLOCK_SIZE)) {
-    RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) {
-      float x[8];
-      RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m * rlx_u32(RLX_K) + k), x);
-      RLX_UNROLL for (int i = 0; i < 8; ++i) squares[m] += x[i] * x[i];
-    }
-  }
-  RLX_UNROLL for (rlx_u32 m = 0u; m < rlx_u32(RLX_M); ++m) {
-    const float sum = subgroupAdd(squares[m]);
-    if (lane == 0u) squares_of[warp * rlx_u32(RLX_M) + m] = sum;
-  }
-}
+  float x[8][8];
+  float highest = 0.0f;
 #endif
-// What a row is multiplied by; behind the barrier that follows add_squares.
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
+    const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + i / 2u * 64u + lane % 4u * 16u + i % 2u * 8u;
+    const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
+#if RLX_NORM
+    float more = 0.0f;
+    load_operand(m, inside ? k : 0u, x[i], more);
+    held.squares += inside ? more : 0.0f;
+    RLX_UNROLL for (int e = 0; e < 8; ++e) {
+      x[i][e] = inside ? x[i][e] : 0.0f;
+      highest = max(highest, abs(x[i][e]));
+    }
+#else
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;
+    held.pieces[i] = rlx_operand16(p.x, rlx_i64(m * rlx_u32(RLX_K) + (inside ? k : 0u)) * 2) & rlx_uvec4(kept);
+#endif
+  }
+#if RLX_NORM
+  // The four threads of a row share a power of two that brings its largest element to 1 .. 2.
+  held.squares += subgroupShuffleXor(held.squares, 1u);
+  held.squares += subgroupShuffleXor(held.squares, 2u);
+  highest = max(highest, subgroupShuffleXor(highest, 1u));
+  highest = max(highest, subgroupShuffleXor(highest, 2u));
+  const rlx_u32 exponent = rlx_bits(highest) & 0x7F800000u;
+  const float factor = exponent == 0u ? 1.0f : rlx_from_bits(0x7F000000u - exponent);
+  held.unit = exponent == 0u ? 1.0f : rlx_from_bits(exponent);
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
+    held.pieces[i] = rlx_uvec4(rlx_pack_f16x2(x[i][0] * factor, x[i][1] * factor), rlx_pack_f16x2(x[i][2] * factor, x[i][3] * factor),
+                               rlx_pack_f16x2(x[i][4] * factor, x[i][5] * factor), rlx_pack_f16x2(x[i][6] * factor, x[i][7] * factor));
+  }
+#endif
+  return held;
+}
+
+#if RLX_NORM
+// Squares of a row's slices, of each subgroup of a team.
+RLX_SHARED float squares_of[RLX_SHARES * RLX_M];
+#endif
+// What makes sums of row m those of its norm, behind the barriers.
 RLX_FN float factor_of_row(rlx_u32 m) {
   float squares = 0.0f;
 #if RLX_NORM
-  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_WARPS); ++i) squares += squares_of[i * rlx_u32(RLX_M) + m];
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_SHARES); ++i) squares += squares_of[i * rlx_u32(RLX_M) + m];
 #endif
   return norm_factor(squares);
 }
 
-// x[m, k .. k + 7] as halves.
-RLX_FN rlx_uvec4 load_halves(rlx_u32 m, rlx_u32 k, float factor) {
-#if RLX_NORM
-  float x[8];
-  float squares = 0.0f;
-  load_operand(m, k, x, squares);
-  RLX_UNROLL for (int i = 0; i < 8; ++i) x[i] *= factor;
-  return rlx_uvec4(rlx_pack_f16x2(x[0], x[1]), rlx_pack_f16x2(x[2], x[3]), rlx_pack_f16x2(x[4], x[5]), rlx_pack_f16x2(x[6], x[7]));
-#else
-  return rlx_operand16(p.x, rlx_i64(m * rlx_u32(RLX_K) + k) * 2);
-#endif
-}
-
 // Loops with branches are not unrolled, and an index that is not known when the code is compiled moves matrices from registers to memory.
 #define RLX_EACH_4(X, a) X(a, 0) X(a, 1) X(a, 2) X(a, 3)
-#if RLX_TILES == 1
-#define RLX_EACH_TILE(X) X(0)
-#elif RLX_TILES == 2
-#define RLX_EACH_TILE(X) X(0) X(1)
-#elif RLX_TILES == 3
-#define RLX_EACH_TILE(X) X(0) X(1) X(2)
-#elif RLX_TILES == 4
-#define RLX_EACH_TILE(X) X(0) X(1) X(2) X(3)
-#else
-#error "RLX_EACH_TILE knows four tiles"
-#endif
 
 // Codes of unit `u` of both lines, in words, as a left operand times x.
 #define RLX_MULTIPLY_UNIT(u, word, other_word)                                                     \
@@ -315,41 +321,41 @@ RLX_FN rlx_uvec4 load_halves(rlx_u32 m, rlx_u32 k, float factor) {
 // What the sums of a group begin with: zero or, where codes stand for their difference from something, that times the sum of x.
 #if RLX_CODE_ZERO
 #define RLX_BEGIN_GROUP(group)                                                                     \
-  sums = rlx_sum_matrix(0.0);                                                                      \
+  sums = rlx_narrow_sum(0.0);                                                                      \
   sums[0] = x_sums[2 * (group)];                                                                   \
   sums[1] = x_sums[2 * (group) + 1];                                                               \
-  sums[4] = x_sums[2 * (group)];                                                                   \
-  sums[5] = x_sums[2 * (group) + 1];
+  sums[2] = x_sums[2 * (group)];                                                                   \
+  sums[3] = x_sums[2 * (group) + 1];
 #else
-#define RLX_BEGIN_GROUP(group) sums = rlx_sum_matrix(0.0);
+#define RLX_BEGIN_GROUP(group) sums = rlx_narrow_sum(0.0);
 #endif
 // The thread of a line that has the factor of a group gives it to the others.
 #define RLX_GIVEN(values, i, group) subgroupShuffle(values[(i) * RLX_OWN_GROUPS + (group) / 4], (lane & 28u) | rlx_u32((group) % 4))
 #if RLX_W_OFFSETS
-#define RLX_ADD_OFFSETS(tile, group)                                                               \
+#define RLX_ADD_OFFSETS(group)                                                               \
   {                                                                                                \
     const float offset = RLX_GIVEN(factors.offset, 0, group);                                      \
     const float other_offset = RLX_GIVEN(factors.offset, 1, group);                                \
-    acc[tile * 4] += offset * x_sums[2 * (group)];                                                 \
-    acc[tile * 4 + 1] += offset * x_sums[2 * (group) + 1];                                         \
-    acc[tile * 4 + 2] += other_offset * x_sums[2 * (group)];                                       \
-    acc[tile * 4 + 3] += other_offset * x_sums[2 * (group) + 1];                                   \
+    acc[0] += offset * x_sums[2 * (group)];                                                 \
+    acc[1] += offset * x_sums[2 * (group) + 1];                                         \
+    acc[2] += other_offset * x_sums[2 * (group)];                                       \
+    acc[3] += other_offset * x_sums[2 * (group) + 1];                                   \
   }
 #else
-#define RLX_ADD_OFFSETS(tile, group)
+#define RLX_ADD_OFFSETS(group)
 #endif
-#define RLX_END_GROUP(tile, group)                                                                 \
-  RLX_ADD_OFFSETS(tile, group)                                                                     \
+#define RLX_END_GROUP(group)                                                                 \
+  RLX_ADD_OFFSETS(group)                                                                     \
   {                                                                                                \
     const float scale = RLX_GIVEN(factors.scale, 0, group);                                        \
     const float other_scale = RLX_GIVEN(factors.scale, 1, group);                                  \
-    acc[tile * 4] += scale * sums[0];                                                              \
-    acc[tile * 4 + 1] += scale * sums[1];                                                          \
-    acc[tile * 4 + 2] += other_scale * sums[4];                                                    \
-    acc[tile * 4 + 3] += other_scale * sums[5];                                                    \
+    acc[0] += scale * sums[0];                                                              \
+    acc[1] += scale * sums[1];                                                          \
+    acc[2] += other_scale * sums[2];                                                    \
+    acc[3] += other_scale * sums[3];                                                    \
   }
 #if RLX_UNITS_OF_GROUP == 2
-#define RLX_MULTIPLY_PAIR(tile, j)                                                                 \
+#define RLX_MULTIPLY_PAIR(j)                                                                 \
   {                                                                                                \
     rlx_u32 words[2];                                                                              \
     rlx_u32 other_words[2];                                                                        \
@@ -358,10 +364,10 @@ RLX_FN rlx_uvec4 load_halves(rlx_u32 m, rlx_u32 k, float factor) {
     RLX_BEGIN_GROUP(j)                                                                             \
     RLX_MULTIPLY_UNIT(2 * j, words[0], other_words[0])                                             \
     RLX_MULTIPLY_UNIT(2 * j + 1, words[1], other_words[1])                                         \
-    RLX_END_GROUP(tile, j)                                                                         \
+    RLX_END_GROUP(j)                                                                         \
   }
 #else
-#define RLX_MULTIPLY_PAIR(tile, j)                                                                 \
+#define RLX_MULTIPLY_PAIR(j)                                                                 \
   {                                                                                                \
     rlx_u32 words[2];                                                                              \
     rlx_u32 other_words[2];                                                                        \
@@ -369,30 +375,13 @@ RLX_FN rlx_uvec4 load_halves(rlx_u32 m, rlx_u32 k, float factor) {
     rlx_near_codes(other_at, j, lane % 4u, other_words);                                           \
     RLX_BEGIN_GROUP(2 * j)                                                                         \
     RLX_MULTIPLY_UNIT(2 * j, words[0], other_words[0])                                             \
-    RLX_END_GROUP(tile, 2 * j)                                                                     \
+    RLX_END_GROUP(2 * j)                                                                     \
     RLX_BEGIN_GROUP(2 * j + 1)                                                                     \
     RLX_MULTIPLY_UNIT(2 * j + 1, words[1], other_words[1])                                         \
-    RLX_END_GROUP(tile, 2 * j + 1)                                                                 \
+    RLX_END_GROUP(2 * j + 1)                                                                 \
   }
 #endif
-#define RLX_EACH_PAIR(X, tile) X(tile, 0) X(tile, 1) X(tile, 2) X(tile, 3) X(tile, 4) X(tile, 5) X(tile, 6) X(tile, 7)
-
-// A tile of the slice: what comes next is under way meanwhile. The product is a block of its own, so that drivers leave those loads before it.
-#define RLX_MULTIPLY_TILE(tile)                                                                    \
-  {                                                                                                \
-    stage_tile(place, lane, next);                                                                 \
-    rlx_subgroup_barrier();                                                                        \
-    const rlx_u32 line = first_line + rlx_u32(tile * RLX_LINES);                                   \
-    load_tile(from, tile + 1 < RLX_TILES ? line + rlx_u32(RLX_LINES) : first_line, tile + 1 < RLX_TILES ? slice : next_slice, lane, next); \
-    if (line < rlx_u32(RLX_N)) {                                                                   \
-      const rlx_u32 at = staged_slice(from, place, line, slice, lane, 0u);                         \
-      const rlx_u32 other_at = staged_slice(from, place, line, slice, lane, 1u);                   \
-      const Factors factors = factors_of(at, other_at, slice, lane);                               \
-      rlx_sum_matrix sums;                                                                         \
-      RLX_EACH_PAIR(RLX_MULTIPLY_PAIR, tile)                                                       \
-    }                                                                                              \
-    rlx_subgroup_barrier();                                                                        \
-  }
+#define RLX_EACH_PAIR(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // The sum of row m and a line of the group.
 RLX_FN float joined_sum(rlx_u32 m, rlx_u32 line) {
@@ -403,12 +392,12 @@ RLX_FN float joined_sum(rlx_u32 m, rlx_u32 line) {
   float total = 0.0f;
   RLX_UNROLL for (rlx_u32 share = 0u; share < rlx_u32(RLX_SHARES); ++share) {
     const rlx_u32 at = ((first + share) * rlx_u32(RLX_TILES) + tile % rlx_u32(RLX_TILES)) * 32u + lane;
-    total += rlx_from_bits(staged_word(at * 4u + element));
+    total += rlx_from_bits(staged[at * 4u + element]);
   }
   return total;
 }
 RLX_FN float sum_of(Weights from, rlx_u32 m, rlx_u32 line, rlx_u32 n, bool is_known) {
-  const float sum = joined_sum(m, line);
+  const float sum = joined_sum(m, line) * factor_of_row(m);
   if (is_known && (is_finite(sum) || (is_nan(sum) && holds_nan(m)))) return sum;
   return decoded_sum(from, m, n);
 }
@@ -431,33 +420,33 @@ RLX_MAIN {
   const rlx_u32 share = warp % rlx_u32(RLX_SHARES);
   rlx_uvec4 next[2 * RLX_LOADS];
   load_tile(from, first_line, min(share, rlx_u32(RLX_SLICES - 1)), lane, next);
-  stage_numbers();
-#if RLX_NORM
-  add_squares(warp, lane);
-#endif
-  rlx_barrier();
-  const bool is_known = fragments_are_known(lane);
-  const rlx_u32 row = min(lane / 4u, rlx_u32(RLX_M - 1));
-  const float row_factor = factor_of_row(row);
-  rlx_barrier();
+  const bool is_known = fragments_are_known(place, lane);
 
   float acc[RLX_TILES * 4];
   RLX_UNROLL for (int i = 0; i < RLX_TILES * 4; ++i) acc[i] = 0.0f;
+#if RLX_NORM
+  float squares = 0.0f;
+  float units[2];  // of the sums of rows lane % 4 * 2 and the one behind it
+  units[0] = 1.0f;
+  units[1] = 1.0f;
+#endif
   RLX_LOOP for (rlx_u32 slice = share; slice < rlx_u32(RLX_SLICES); slice += rlx_u32(RLX_SHARES)) {
     const rlx_u32 next_slice = slice + rlx_u32(RLX_SHARES) < rlx_u32(RLX_SLICES) ? slice + rlx_u32(RLX_SHARES) : slice;
-    // The thread's 16 depths of every 64, of one row; rows behind the last repeat it.
-    rlx_uvec4 pieces[8];
-    RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
-      const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + i / 2u * 64u + lane % 4u * 16u + i % 2u * 8u;
-      const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
-      const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;
-      pieces[i] = load_halves(row, inside ? k : 0u, row_factor) & rlx_uvec4(kept);
+    // Rows behind the last repeat it.
+    const HeldRow held = hold_row(min(lane / 4u, rlx_u32(RLX_M - 1)), slice, lane);
+#if RLX_NORM
+    squares += held.squares;
+    RLX_UNROLL for (rlx_u32 c = 0u; c < 2u; ++c) {
+      const float unit = subgroupShuffle(held.unit, lane % 4u * 8u + c * 4u);
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_TILES * 2); ++i) acc[2u * i + c] *= units[c] / unit;
+      units[c] = unit;
     }
-    rlx_right_matrix x[RLX_UNITS];
-#define RLX_HOLD_UNIT(round, u) coopMatLoadNV(x[round * 4 + u], staged, place + u * 2u, RLX_X_PITCH, true);
+#endif
+    rlx_narrow_right x[RLX_UNITS];
+#define RLX_HOLD_UNIT(round, u) coopMatLoadNV(x[round * 4 + u], staged, (place + u * 2u) * 4u, RLX_X_PITCH * 4, true);
 #define RLX_HOLD_ROUND(round)                                                                      \
-    staged[place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u] = even_elements(pieces[round * 2], pieces[round * 2 + 1]);     \
-    staged[place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u + 1u] = odd_elements(pieces[round * 2], pieces[round * 2 + 1]); \
+    put_piece(place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u, even_elements(held.pieces[round * 2], held.pieces[round * 2 + 1]));     \
+    put_piece(place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u + 1u, odd_elements(held.pieces[round * 2], held.pieces[round * 2 + 1])); \
     rlx_subgroup_barrier();                                                                        \
     RLX_EACH_4(RLX_HOLD_UNIT, round)                                                               \
     rlx_subgroup_barrier();
@@ -470,7 +459,7 @@ RLX_MAIN {
     float x_sums[2 * RLX_NEAR_GROUPS];
     rlx_left_matrix ones = rlx_left_matrix(float16_t(1.0));
     RLX_UNROLL for (int group_of_x = 0; group_of_x < RLX_NEAR_GROUPS; ++group_of_x) {
-      rlx_sum_matrix sums = rlx_sum_matrix(0.0);
+      rlx_narrow_sum sums = rlx_narrow_sum(0.0);
       RLX_UNROLL for (int u = 0; u < RLX_UNITS_OF_GROUP; ++u) {
         sums = coopMatMulAddNV(ones, x[group_of_x * RLX_UNITS_OF_GROUP + u], sums);
       }
@@ -479,13 +468,37 @@ RLX_MAIN {
       x_sums[2 * group_of_x + 1] = factor * sums[1];
     }
 #endif
-    RLX_EACH_TILE(RLX_MULTIPLY_TILE)
+    // The tile at hand has its sums in front. Code of tiles one by one takes longer to arrive than to run.
+    RLX_LOOP for (rlx_u32 tile = 0u; tile < rlx_u32(RLX_TILES); ++tile) {
+      stage_tile(place, lane, next);
+      rlx_subgroup_barrier();
+      const rlx_u32 line = first_line + tile * rlx_u32(RLX_LINES);
+      const bool is_last = tile + 1u == rlx_u32(RLX_TILES);
+      load_tile(from, is_last ? first_line : line + rlx_u32(RLX_LINES), is_last ? next_slice : slice, lane, next);
+      // A block of its own, so that drivers leave those loads before it.
+      if (line < rlx_u32(RLX_N)) {
+        const rlx_u32 at = staged_slice(from, place, line, slice, lane, 0u);
+        const rlx_u32 other_at = staged_slice(from, place, line, slice, lane, 1u);
+        const Factors factors = factors_of(at, other_at, slice, lane);
+        rlx_narrow_sum sums;
+        RLX_EACH_PAIR(RLX_MULTIPLY_PAIR)
+      }
+      float own[4];
+      RLX_UNROLL for (int e = 0; e < 4; ++e) own[e] = acc[e];
+      RLX_UNROLL for (int i = 0; i < 4 * RLX_TILES - 4; ++i) acc[i] = acc[i + 4];
+      RLX_UNROLL for (int e = 0; e < 4; ++e) acc[4 * RLX_TILES - 4 + e] = own[e];
+      rlx_subgroup_barrier();
+    }
   }
 
+#if RLX_NORM
+  if (warp < rlx_u32(RLX_SHARES) && lane % 4u == 0u && lane / 4u < rlx_u32(RLX_M)) squares_of[warp * rlx_u32(RLX_M) + lane / 4u] = squares;
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_TILES * 4); ++i) acc[i] *= units[i % 2u];
+#endif
   rlx_barrier();
   RLX_UNROLL for (rlx_u32 tile = 0u; tile < rlx_u32(RLX_TILES); ++tile) {
-    staged[(warp * rlx_u32(RLX_TILES) + tile) * 32u + lane] =
-        floatBitsToUint(rlx_vec4(acc[tile * 4u], acc[tile * 4u + 1u], acc[tile * 4u + 2u], acc[tile * 4u + 3u]));
+    put_piece((warp * rlx_u32(RLX_TILES) + tile) * 32u + lane,
+              floatBitsToUint(rlx_vec4(acc[tile * 4u], acc[tile * 4u + 1u], acc[tile * 4u + 2u], acc[tile * 4u + 3u])));
   }
   rlx_barrier();
   const rlx_u32 step = rlx_u32(1 + RLX_GATED);  // lines of a result
