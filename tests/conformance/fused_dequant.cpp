@@ -110,7 +110,7 @@ std::vector<Case> fused_dequant_cases() {
     cases.push_back(rounded("rounded weights, gated pair", DType::bf16, DType::q6_k,
                             {{1, m}, 64, 256}, kSecond | kGated | kBias | kResidual, silu));
   }
-  const std::string halves = R"(, "norm": "rms", "round_x": "f16")";
+  const std::string halves = R"(, "norm": "rms", "round_x": "f16", "out_dtype": "f16")";
   for (const int64_t m : {3, 40}) {
     Case rows = fused("rows rounded behind their norm, gated pair", DType::f32, DType::q4_k,
                       {{m}, 45, 512}, kSecond | kGated | kResidual, halves);

@@ -91,7 +91,7 @@ void add_few_rows_of_halves(std::vector<Case>& cases) {
   for (const DType dtype : kBlockTypes) {
     const int64_t k = block_elements(dtype) == 256 ? 768 : 576;
     const CaseTensor w = tensor(dtype, {37, k}).param();
-    for (const int64_t m : {2, 3, 5, 7, 8}) {
+    for (const int64_t m : {2, 3, 5, 8}) {
       cases.push_back(product("T51 M = " + std::to_string(m) + " of f16, few rows",
                               {tensor(DType::f16, {m, k}), w}, scheme_of(dtype)));
     }
