@@ -72,7 +72,7 @@ NormFusion fusion_of(const Graph& graph, const Fused& fused, ValueId normalised,
   if (fused.inputs[kX] != normalised) return NormFusion::None;
   if (fused.has_blocks)
     return norm_fusion(graph, {.inputs = fused.inputs, .attributes = fused.attributes},
-                      at.rounded_rows, at.offers);
+                       at.rounded_rows, at.offers);
   const TensorType& w = graph.value(*fused.inputs[kW]).type;
   const FusedProduct product = product_of_types({.m = line_count(graph, normalised),
                                                  .n = w.shape[0],

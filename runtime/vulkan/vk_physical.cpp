@@ -85,7 +85,8 @@ Status matrix_features(const InstanceApi& api, const PhysicalDevice& device, uin
       },
       kinds));
   for (const VkCooperativeMatrixPropertiesKHR& kind : kinds) {
-    const bool fits = kind.MSize == 16 && kind.KSize == 16 && kind.AType == kind.BType && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+    const bool fits = kind.MSize == 16 && kind.KSize == 16 && kind.AType == kind.BType &&
+                      kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                       kind.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                       kind.scope == VK_SCOPE_SUBGROUP_KHR;
     const bool is_half = kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR;

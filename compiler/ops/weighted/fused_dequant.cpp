@@ -86,8 +86,8 @@ std::optional<DType> rounded_rows(const NodeContext& ctx) {
 bool check_rounding(InferContext& ctx) {
   const std::optional<DType> rows = rounded_rows(ctx);
   if (rows && (*rows != DType::f16 || !normalises(ctx))) {
-    return ctx.fail(DiagCode::BadAttribute, "round_x is " + std::string(name_of(*rows)) +
-                                                ", wanted f16 and norm \"rms\"");
+    return ctx.fail(DiagCode::BadAttribute,
+                    "round_x is " + std::string(name_of(*rows)) + ", wanted f16 and norm \"rms\"");
   }
   if (!ctx.attrs().has("round_w")) return true;
   const DType to = ctx.attrs().dtype("round_w");
@@ -142,8 +142,7 @@ void decompose_norm(RewriteContext& ctx) {
   inputs[In::kX] = ctx.emit("rms_norm", {inputs[In::kX], gamma}, attributes_of_norm(ctx));
   const std::string result(name_of(ctx.type(*ctx.node().outputs.begin()).dtype));
   if (const auto rows = rounded_rows(ctx))
-    inputs[In::kX] =
-        ctx.emit("cast", {inputs[In::kX]}, {{"to", std::string(name_of(*rows))}});
+    inputs[In::kX] = ctx.emit("cast", {inputs[In::kX]}, {{"to", std::string(name_of(*rows))}});
   if (inputs.size() > In::kGamma) inputs[In::kGamma] = std::nullopt;
   while (!inputs.back()) inputs.pop_back();
   Attributes attributes = ctx.node().attributes;

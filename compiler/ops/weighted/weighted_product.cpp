@@ -694,8 +694,8 @@ NormFusion norm_fusion(const OfferContext& at, WeightedProduct product, DType al
     return NormFusion::InHalves;
   if (exact.row == nullptr) return NormFusion::None;
   const bool on_matrix_units =
-      other.row != nullptr && (other.row->kernel == KernelId::dequant_mma ||
-                               other.row->kernel == KernelId::dequant_coop);
+      other.row != nullptr &&
+      (other.row->kernel == KernelId::dequant_mma || other.row->kernel == KernelId::dequant_coop);
   if (on_matrix_units && apart < exact.microseconds) return NormFusion::None;
   // The threads that load a line's blocks wait for them longer than for x.
   if (exact.row->kernel == KernelId::dequant_mma) return NormFusion::Exact;

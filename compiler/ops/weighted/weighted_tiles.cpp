@@ -250,8 +250,8 @@ CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceMod
       const int64_t teams =
           std::min(most_warps / shares, ceil_div(tiles, each * int64_t{device.multiprocessors}));
       const int64_t groups = ceil_div(tiles, teams * each);
-      const auto rounds =
-          static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}) * ceil_div(slices, shares));
+      const auto rounds = static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}) *
+                                              ceil_div(slices, shares));
       const double cost = rounds * (static_cast<double>(each) + kTilesOfX);
       if (cost >= least) continue;
       least = cost;
