@@ -245,7 +245,8 @@ CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceMod
       std::min(kMostWarps, kSharedBytes / std::max(stage_bytes_of(size, w), kXBytes));
   CoopStream best;
   double least = std::numeric_limits<double>::infinity();
-  for (int64_t shares = 1; shares <= std::min(most_warps, slices); ++shares) {
+  // Of equal ones the most shares: lines are read from end to end, and less often x.
+  for (int64_t shares = std::min(most_warps, slices); shares >= 1; --shares) {
     for (int64_t each = 1; each <= kMostTiles; ++each) {
       const int64_t teams =
           std::min(most_warps / shares, ceil_div(tiles, each * int64_t{device.multiprocessors}));
