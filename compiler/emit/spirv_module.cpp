@@ -19,6 +19,11 @@
 namespace rlx {
 namespace {
 
+// OpTypeCooperativeMatrixKHR, newer than the headers of SPIR-V 1.6.1.
+constexpr uint32_t kTypeMatrixKhr = 4456;
+// Of a matrix of sums, or a right operand, that Feature::NarrowMatrix stands for.
+constexpr uint32_t kNarrowColumns = 8;
+
 std::string literal_text(std::span<const uint32_t> words) {
   const char* text = reinterpret_cast<const char*>(words.data());
   return std::string(text, strnlen(text, words.size_bytes()));
@@ -63,6 +68,9 @@ class TypeTable {
         break;
     }
   }
+
+  // Of an integer constant that went before.
+  [[nodiscard]] uint32_t constant(uint32_t id) const { return constants_.at(id); }
 
   // Natural size of what a pointer type points to.
   [[nodiscard]] uint64_t pointee_bytes(uint32_t pointer) const {
@@ -124,6 +132,10 @@ ModuleFacts reflect_spirv(std::span<const uint32_t> words) {
         facts.features |= row->features;
       else
         facts.unknown_capabilities.push_back(operands[0]);
+    } else if (static_cast<uint32_t>(instruction.op) == kTypeMatrixKhr) {
+      // type, component, scope, rows, columns, use
+      if (types.constant(operands[4]) == kNarrowColumns)
+        facts.features |= mask_of(Feature::NarrowMatrix);
     } else if (instruction.op == spv::OpEntryPoint) {
       facts.entry_point = literal_text(operands.subspan(2));
     } else if (instruction.op == spv::OpExecutionMode &&

@@ -135,11 +135,11 @@ WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product,
   return splits ? WeightRounding::AsTwo : WeightRounding::None;
 }
 
-bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
-                const OfferContext& at) {
-  if (product.has_norm()) return false;
+NormFusion norm_fusion(const Graph& graph, const BlockProduct& product,
+                       std::optional<DType> rounded, const OfferContext& at) {
+  if (product.has_norm()) return NormFusion::None;
   const DType x = graph.value(product.x()).type.dtype;
-  return norm_costs_little(at, typed(graph, product, x), rounded.value_or(x));
+  return norm_fusion(at, typed(graph, product, x), rounded.value_or(x));
 }
 
 }  // namespace rlx

@@ -9,6 +9,7 @@
 #include "compiler/ir/graph.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/weighted/fused_dequant.h"
+#include "compiler/ops/weighted/weighted_product.h"
 
 namespace rlx {
 
@@ -41,9 +42,9 @@ bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType res
 enum class WeightRounding : uint8_t { None, Whole, AsTwo };
 WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,
                                 DType result, const OfferContext& at);
-// True where rms_norm of x may go into the product, at a price below that of a step. rounded: what
-// x becomes behind a norm that stays a step; nullopt: it keeps its type.
-bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
-                const OfferContext& at);
+// How rms_norm of x may go into the product, at a price below that of a step. rounded: what x
+// becomes behind a norm that stays a step; nullopt: it keeps its type.
+NormFusion norm_fusion(const Graph& graph, const BlockProduct& product,
+                       std::optional<DType> rounded, const OfferContext& at);
 
 }  // namespace rlx

@@ -65,13 +65,14 @@ std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
   return fused;
 }
 
-bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const NormContext& at) {
+NormFusion fusion_of(const Graph& graph, const Fused& fused, ValueId normalised,
+                     const NormContext& at) {
   if (std::count(fused.inputs.begin(), fused.inputs.end(), std::optional(normalised)) != 1)
-    return false;
-  if (fused.inputs[kX] != normalised) return false;
+    return NormFusion::None;
+  if (fused.inputs[kX] != normalised) return NormFusion::None;
   if (fused.has_blocks)
-    return takes_norm(graph, {.inputs = fused.inputs, .attributes = fused.attributes},
-                      at.rounded_rows, at.offers);
+    return norm_fusion(graph, {.inputs = fused.inputs, .attributes = fused.attributes},
+                       at.rounded_rows, at.offers);
   const TensorType& w = graph.value(*fused.inputs[kW]).type;
   const FusedProduct product = product_of_types({.m = line_count(graph, normalised),
                                                  .n = w.shape[0],
@@ -80,7 +81,8 @@ bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const 
                                                  .w = w.dtype,
                                                  .normed = true,
                                                  .gated = fused.inputs[kW2].has_value()});
-  return choose(product_offers(), at.offers, product).row != nullptr;
+  const bool has_kernel = choose(product_offers(), at.offers, product).row != nullptr;
+  return has_kernel ? NormFusion::Exact : NormFusion::None;
 }
 
 // True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
@@ -130,9 +132,12 @@ bool fuse_into_readers(Graph& graph, NodeId id, const NormContext& at) {
   std::vector<Fused> forms;
   for (NodeId reader : readers) {
     std::optional<Fused> fused = fused_form(graph, graph.node(reader));
-    const bool takes =
-        fused && decided_at_all_sizes([&] { return can_take(graph, *fused, norm.outputs[0], at); });
-    if (!takes) return false;
+    if (!fused) return false;
+    const NormFusion fusion =
+        decided_at_all_sizes([&] { return fusion_of(graph, *fused, norm.outputs[0], at); });
+    if (fusion == NormFusion::None) return false;
+    if (fusion == NormFusion::InHalves)
+      fused->attributes["round_x"] = std::string(name_of(DType::f16));
     forms.push_back(std::move(*fused));
   }
   for (size_t i = 0; i < readers.size(); ++i) fuse(graph, norm, readers[i], std::move(forms[i]));

@@ -125,7 +125,9 @@ size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& di
 size_t turn_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins act(x * w) * (x * w2) into fused_norm_matmul where the target streams such pairs.
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Pulls rms_norm into the products that read it, where the target streams all of them.
+// Pulls rms_norm into the products that read it, where the target streams all of them; some take
+// its rows rounded to f16 (round_x of fused_dequant_matmul), which such products' rows are apart
+// too.
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Precision mixed: f16 rows of products with weights in blocks, where tensor cores want them or
 // such a product makes them.

@@ -63,7 +63,8 @@ class OperandRounding {
 
   bool wants_halves(const BlockProduct& product) const {
     const auto on_tensor_cores = [&](DType x) {
-      return block_kernel(graph_, product, x, at_) == KernelId::dequant_mma;
+      const std::optional<KernelId> kernel = block_kernel(graph_, product, x, at_);
+      return kernel == KernelId::dequant_mma || kernel == KernelId::dequant_coop;
     };
     return decided_at_all_sizes([&] {
       return (on_tensor_cores(DType::f16) && !on_tensor_cores(DType::f32)) ||

@@ -26,6 +26,7 @@ void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Cooperati
   visit(Feature::ScalarLayout, vulkan12.scalarBlockLayout);
   visit(Feature::MemoryModel, vulkan12.vulkanMemoryModel);
   visit(Feature::CooperativeMatrix, cooperative.cooperativeMatrix);
+  visit(Feature::NarrowMatrix, cooperative.cooperativeMatrix);
   visit(Feature::CooperativeBf16, bfloat16.shaderBFloat16Type);
   visit(Feature::CooperativeBf16, bfloat16.shaderBFloat16CooperativeMatrix);
 }
@@ -105,9 +106,12 @@ uint64_t FeatureChain::mask() const {
 }
 
 void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported) {
+  // Several features may need one flag.
+  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_, bfloat16_,
+                [](Feature, VkBool32& flag) { flag = VK_FALSE; });
   for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_, bfloat16_,
                 [&](Feature feature, VkBool32& flag) {
-                  flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
+                  if ((mask & mask_of(feature)) != 0) flag = VK_TRUE;
                 });
   size_control_.subgroupSizeControl = subgroup_size_control ? VK_TRUE : VK_FALSE;
   size_control_.computeFullSubgroups =

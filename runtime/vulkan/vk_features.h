@@ -15,8 +15,9 @@ inline constexpr uint64_t kRequiredFeatures =
     mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout) | mask_of(Feature::Int64);
 
 // Of which a device has none that does not give subgroups of the matrices' size.
-inline constexpr uint64_t kMatrixFeatures =
-    mask_of(Feature::CooperativeMatrix) | mask_of(Feature::CooperativeBf16);
+inline constexpr uint64_t kMatrixFeatures = mask_of(Feature::CooperativeMatrix) |
+                                            mask_of(Feature::CooperativeBf16) |
+                                            mask_of(Feature::NarrowMatrix);
 
 // "16-bit float arithmetic (shaderFloat16), ..." for a mask; bits without a row are named by
 // number.

@@ -85,13 +85,14 @@ Status matrix_features(const InstanceApi& api, const PhysicalDevice& device, uin
       },
       kinds));
   for (const VkCooperativeMatrixPropertiesKHR& kind : kinds) {
-    const bool fits = kind.MSize == 16 && kind.NSize == 16 && kind.KSize == 16 &&
-                      kind.AType == kind.BType && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+    const bool fits = kind.MSize == 16 && kind.KSize == 16 && kind.AType == kind.BType &&
+                      kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                       kind.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
                       kind.scope == VK_SCOPE_SUBGROUP_KHR;
-    if (fits && kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR)
-      features |= mask_of(Feature::CooperativeMatrix);
-    if (fits && kind.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR)
+    const bool is_half = kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR;
+    if (fits && kind.NSize == 16 && is_half) features |= mask_of(Feature::CooperativeMatrix);
+    if (fits && kind.NSize == 8 && is_half) features |= mask_of(Feature::NarrowMatrix);
+    if (fits && kind.NSize == 16 && kind.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR)
       features |= mask_of(Feature::CooperativeBf16);
   }
   return {};

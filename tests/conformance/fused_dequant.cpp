@@ -80,6 +80,12 @@ std::vector<Case> fused_dequant_cases() {
                         {{1, 8}, 37, 768}, kSecond | kThird | kBias));
   cases.push_back(fused("five rows of halves, gated pair with bias and residual", DType::f16,
                         DType::q5_0, {{5}, 45, 288}, kSecond | kGated | kBias | kResidual, silu));
+  for (const int64_t m : {2, 7, 8}) {
+    cases.push_back(fused("norm of few rows of halves before three matrices", DType::f16,
+                          DType::q5_0, {{m}, 37, 288}, kSecond | kThird | kGamma | kBias));
+    cases.push_back(fused("norm of few rows of halves before a gated pair", DType::f16, DType::q4_k,
+                          {{m}, 45, 768}, kSecond | kGated | kGamma | kResidual, silu));
+  }
   // Few enough lanes that x stays in registers.
   cases.push_back(fused("x held, norm before three matrices", DType::f32, DType::q4_k,
                         {{1}, 1100, 4096}, kSecond | kThird | kGamma));
@@ -103,6 +109,13 @@ std::vector<Case> fused_dequant_cases() {
                             {{1, m}, 72, 512}, kResidual, R"(, "out_dtype": "f32")" + silu));
     cases.push_back(rounded("rounded weights, gated pair", DType::bf16, DType::q6_k,
                             {{1, m}, 64, 256}, kSecond | kGated | kBias | kResidual, silu));
+  }
+  const std::string halves = R"(, "norm": "rms", "round_x": "f16", "out_dtype": "f16")";
+  for (const int64_t m : {3, 40}) {
+    Case rows = fused("rows rounded behind their norm, gated pair", DType::f32, DType::q4_k,
+                      {{m}, 45, 512}, kSecond | kGated | kResidual, halves);
+    rows.tolerance = Tolerance::AttentionHalf;
+    cases.push_back(std::move(rows));
   }
   cases.push_back(fused("T19 no rows", DType::f32, DType::q4_0, {{0}, 20, 64}, kResidual));
   return cases;

@@ -115,6 +115,18 @@ TEST_CASE("conformance of convolutions on cooperative matrices", "[coop]") {
   check_matrices({conv_cases(), cooperative_conv_cases()});
 }
 
+// Up to eight rows, with the norms before them.
+TEST_CASE("conformance of few rows of blocks on cooperative matrices", "[coop]") {
+  std::vector<Case> cases = of_halves({weighted_matmul_cases(), fused_dequant_cases()});
+  std::erase_if(cases, [](const Case& test) {
+    const Shape& x = test.inputs[0]->type.shape;
+    const bool has_blocks = test.inputs[1] && is_block_type(test.inputs[1]->type.dtype);
+    return !has_blocks || test.op == "dequant_grouped_matmul" || x.empty() ||
+           element_count(Shape(x.begin(), x.end() - 1)) > Dim(8);
+  });
+  check_family(cases, {.optimisation = 2, .target = "vulkan-nvidia"});
+}
+
 // What is taken where the form that is taken first was left out.
 TEST_CASE("conformance of the next forms of rows", "[offers]") {
   check_family(softmax_cases(), {.without = {"softmax column", "softmax narrow teams"}});

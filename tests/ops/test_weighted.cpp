@@ -51,6 +51,32 @@ TEST_CASE("few_rows_of_halves_read_blocks_once_on_tensor_cores") {
         "more than one vector");
 }
 
+TEST_CASE("few_rows_of_halves_read_blocks_once_on_cooperative_matrices_whose_elements_are_known") {
+  for (const int64_t m : {2, 8}) {
+    for (const DType w : {DType::q4_0, DType::q8_k, DType::q6_k, DType::nvfp4})
+      CHECK(kernel(DType::f16, m, w, "vulkan-nvidia") == KernelId::dequant_coop);
+    CHECK(kernel(DType::f32, m, DType::q4_k, "vulkan-nvidia") == KernelId::dequant_matvec);
+  }
+  CHECK(refusal_by(product(DType::f16, 9, DType::q4_k, "vulkan-nvidia"), "dequant_coop") ==
+        "more than 8 vectors");
+  CHECK(refusal_by(product(DType::f16, 8, DType::q4_k, "vulkan-khr-coop"), "dequant_coop") ==
+        "elements of matrices that lie nobody knows where");
+}
+
+TEST_CASE("streams_on_cooperative_matrices_fit_shared_memory_and_do_not_depend_on_rows") {
+  const auto stream = [](int64_t m, int64_t n, int64_t k, DType w) {
+    return choose_coop_stream({.m = m, .n = n, .k = k, .bits = 4.5}, w, device());
+  };
+  // A wave of the device, or many.
+  const CoopStream wide = stream(8, 16384, 2048, DType::q4_k);
+  CHECK(wide.warps() == 16);
+  CHECK(wide.groups <= 132);
+  CHECK(stream(8, 2048, 8192, DType::q4_k).shares == 16);
+  // Lines of 210 bytes of a slice leave room for twelve subgroups.
+  for (const int64_t n : {2048, 128256}) CHECK(stream(8, n, 2048, DType::q6_k).warps() <= 12);
+  CHECK(stream(2, 3072, 4096, DType::q5_k).shares == stream(8, 3072, 4096, DType::q5_k).shares);
+}
+
 TEST_CASE("streams_of_blocks_share_out_k_alike_for_all_rows_and_fill_the_device") {
   const auto stream = [](int64_t m, int64_t n, int64_t k, DType w) {
     return choose_block_stream({.m = m, .n = n, .k = k, .bits = 4.5}, w, device());

@@ -87,7 +87,7 @@ std::optional<Batch> prepare(std::span<const Case> cases, const CaseOptions& wan
       evaluate_entry(module, module.entries[0], batch.graph.inputs, states, {}, diagnostics);
   if (!reference) return std::nullopt;
   batch.reference = std::move(*reference);
-  CompileOptions options = test_options(0);
+  CompileOptions options = test_options(wanted.optimisation);
   if (!wanted.target.empty()) options.targets = {wanted.target};
   options.without = wanted.without;
   for (const DeviceProfile& profile : built_in_profiles()) {

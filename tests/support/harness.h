@@ -70,6 +70,7 @@ struct Tally {
 std::string tally_key(const Case& test);
 // How cases are compiled.
 struct CaseOptions {
+  int optimisation = 0;                   // 2: passes join what cases have apart
   std::string target = {};                // as --target; empty: those of test_options
   std::vector<std::string> without = {};  // as --without
   std::string device_model = {};  // as --device-model, a built-in one; empty: the target's own

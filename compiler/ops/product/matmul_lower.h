@@ -57,6 +57,7 @@ struct NormPrologue {
   std::optional<TensorRef> gamma;  // [k], contiguous
   double eps = 0;
   double gamma_offset = 0;
+  bool in_halves = false;  // its rows are rounded to f16 before the product; weights in blocks only
 };
 
 // A product with what one kernel may compute beside it, which the table of kernels

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fused_dequant_matmul: a product with up to three matrices in blocks, whose results stand side by
 // side, or a gated pair of them, with rms_norm before it and bias, activation and residual behind.
-// With round_w the decoded weights are rounded to x's type of halves first.
+// With round_w the decoded weights are rounded to x's type of halves first, with round_x the rows
+// behind the norm to f16.
 // Equals its composition; made by the passes that fuse around dequant_matmul, importable.
 #include "compiler/ops/weighted/fused_dequant.h"
 
@@ -77,7 +78,17 @@ std::optional<int64_t> matrix_lines(InferContext& ctx) {
   return check_pair(ctx) ? std::optional(lines) : std::nullopt;
 }
 
+// The type to which rows behind the norm are rounded.
+std::optional<DType> rounded_rows(const NodeContext& ctx) {
+  return ctx.attrs().has("round_x") ? std::optional(ctx.attrs().dtype("round_x")) : std::nullopt;
+}
+
 bool check_rounding(InferContext& ctx) {
+  const std::optional<DType> rows = rounded_rows(ctx);
+  if (rows && (*rows != DType::f16 || !normalises(ctx))) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "round_x is " + std::string(name_of(*rows)) + ", wanted f16 and norm \"rms\"");
+  }
   if (!ctx.attrs().has("round_w")) return true;
   const DType to = ctx.attrs().dtype("round_w");
   if (is_half(to) && to == ctx.dtype(In::kX) && !normalises(ctx)) return true;
@@ -129,10 +140,14 @@ void decompose_norm(RewriteContext& ctx) {
   const std::optional<ValueId> gamma =
       ctx.has_input(In::kGamma) ? inputs[In::kGamma] : std::nullopt;
   inputs[In::kX] = ctx.emit("rms_norm", {inputs[In::kX], gamma}, attributes_of_norm(ctx));
+  const std::string result(name_of(ctx.type(*ctx.node().outputs.begin()).dtype));
+  if (const auto rows = rounded_rows(ctx))
+    inputs[In::kX] = ctx.emit("cast", {inputs[In::kX]}, {{"to", std::string(name_of(*rows))}});
   if (inputs.size() > In::kGamma) inputs[In::kGamma] = std::nullopt;
   while (!inputs.back()) inputs.pop_back();
   Attributes attributes = ctx.node().attributes;
-  for (const char* name : {"norm", "eps", "gamma_offset"}) attributes.erase(name);
+  for (const char* name : {"norm", "eps", "gamma_offset", "round_x"}) attributes.erase(name);
+  attributes["out_dtype"] = result;
   ctx.replace_output(0, ctx.emit("fused_dequant_matmul", std::move(inputs), attributes));
 }
 
@@ -237,7 +252,9 @@ bool evaluate_fused_dequant(EvaluateContext& ctx) {
   Tensor x = ctx.input(In::kX);
   if (normalises(ctx)) {
     x = evaluate_op("rms_norm", {&ctx.input(In::kX), input_or_null(ctx, In::kGamma)},
-                    attributes_of_norm(ctx), {{DType::f32, x.type.shape}})[0];
+                    attributes_of_norm(ctx),
+                    {{rounded_rows(ctx).value_or(DType::f32), x.type.shape}})[0];
+    if (rounded_rows(ctx)) x.round_to_dtype();
   }
   Tensor y = is_gated(ctx) ? gated_products(ctx, x, *activation)
                            : activated(*activation, joined_products(ctx, x));
@@ -269,7 +286,8 @@ bool lower_fused_dequant(LowerContext& ctx) {
   if (normalises(ctx)) {
     product.norm = NormPrologue{.gamma = {},
                                 .eps = ctx.attrs().real("eps"),
-                                .gamma_offset = ctx.attrs().real("gamma_offset")};
+                                .gamma_offset = ctx.attrs().real("gamma_offset"),
+                                .in_halves = rounded_rows(ctx).has_value()};
     if (ctx.has_input(In::kGamma)) product.norm->gamma = ctx.dense_input(In::kGamma);
   }
   if (ctx.attrs().has("round_w")) product.rounded = ctx.attrs().dtype("round_w");
@@ -293,6 +311,7 @@ constexpr std::array kFusedDequantAttrs = {
     AttrSpec{.name = "min", .type = AttrType::Float},
     AttrSpec{.name = "max", .type = AttrType::Float},
     AttrSpec{.name = "round_w", .type = AttrType::DTypeName},
+    AttrSpec{.name = "round_x", .type = AttrType::DTypeName},
 };
 constexpr std::array<uint32_t, 5> kFusedDequantOptional = {In::kW2, In::kW3, In::kGamma, In::kBias,
                                                            In::kResidual};
@@ -300,7 +319,7 @@ constexpr std::array kFusedDequantOps = {
     OpDef{.name = "fused_dequant_matmul",
           .signature = "fused_dequant_matmul(x, w, [w2], [w3], [gamma], [bias], [residual]; "
                        "scheme, out_dtype, norm=\"none\", eps=1e-5, gamma_offset=0, gated=false, "
-                       "activation=\"none\", alpha, beta, min, max, round_w) -> y",
+                       "activation=\"none\", alpha, beta, min, max, round_w, round_x) -> y",
           .inputs = {2, 7},
           .outputs = {1, 1},
           .attrs = kFusedDequantAttrs,

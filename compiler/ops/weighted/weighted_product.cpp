@@ -238,10 +238,16 @@ double vectors_time(const OfferContext& at, const WeightedProduct& product) {
 }
 
 constexpr const char* kRoundedRefusal = "weights that are rounded first";
+constexpr const char* kRoundedRows = "rows that are rounded behind their norm";
 constexpr const char* kNormRefusal = "rms_norm of x, which needs few vectors";
+
+bool rounds_rows(const WeightedProduct& product) {
+  return product.norm && product.norm->in_halves;
+}
 
 std::string teams_refusal(const OfferContext&, const WeightedProduct& product) {
   if (product.rounded) return kRoundedRefusal;
+  if (rounds_rows(product)) return kRoundedRows;
   const int64_t most = product.index ? kMostGroupedVectors : kMostVectors;
   // Sums of every vector are an array of a thread's; rows of experts are groups of their own.
   if (product.m.is_free() && !product.index) return "a number of vectors that the run gives";
@@ -317,6 +323,7 @@ bool is_for_cpu(const DeviceModel& device) {
 
 std::string own_lines_refusal(const OfferContext&, const WeightedProduct& product) {
   if (product.rounded) return kRoundedRefusal;
+  if (rounds_rows(product)) return kRoundedRows;
   if (!is_block_type(product.w.dtype())) return "weights that are no blocks";
   if (product.x.dtype() == DType::f64) return "sums of f64";
   return product.k == 0 ? "nothing to add" : "";
@@ -416,16 +423,22 @@ std::string lines_refusal(const OfferContext& at, const WeightedProduct& product
   return {};
 }
 
-std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
-  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
+// The same for up to eight rows.
+std::string few_rows_refusal(const OfferContext& at, const WeightedProduct& product) {
   if (product.m.is_free() || product.m > kMostVectors)
     return "more than " + std::to_string(kMostVectors) + " vectors";
-  if (product.norm) return kNormRefusal;
   return lines_refusal(at, product);
+}
+
+std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
+  if (product.norm) return kNormRefusal;
+  return few_rows_refusal(at, product);
 }
 
 std::string row_refusal(const OfferContext& at, const WeightedProduct& product) {
   if (product.m.is_free() || product.m > 1) return "more than one vector";
+  if (rounds_rows(product)) return kRoundedRows;
   return lines_refusal(at, product);
 }
 
@@ -485,6 +498,39 @@ bool emit_row(LowerContext& ctx, const WeightedProduct& product) {
       .reason("tensor cores: one row, w read once, " + std::to_string(stream.warps) +
               " warps share out k, " + std::to_string(stream.tiles * kStreamLines) + " lines" +
               (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""));
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
+  return true;
+}
+
+// ---- a few rows on cooperative matrices ----
+
+std::string coop_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (!at.target().known_fragments) return "elements of matrices that lie nobody knows where";
+  if (product.norm && !product.norm->in_halves) return "rms_norm of x that is not rounded";
+  if (!product.norm && product.x.dtype() != DType::f16)
+    return "x of " + std::string(name_of(product.x.dtype()));
+  return few_rows_refusal(at, product);
+}
+
+bool emit_coop(LowerContext& ctx, const WeightedProduct& product) {
+  const CoopStream stream =
+      choose_coop_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::dequant_coop>();
+  define_product_sizes(ctx, dispatch, product);
+  dispatch.workgroup({narrow<uint32_t>(RLX_MATRIX_SUBGROUP * stream.warps())})
+      .define("RLX_MATRIX", "f16")
+      .define("RLX_M", product.m)
+      .define("RLX_WARPS", stream.warps())
+      .define("RLX_SHARES", stream.shares)
+      .define("RLX_TEAMS", stream.teams)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_GROUPS", stream.groups)
+      .grid(split_grid(static_cast<uint64_t>(stream.groups)))
+      .reason("cooperative matrices: " + to_string(product.m) + " rows, w read once, " +
+              std::to_string(stream.shares) + " subgroups share out k, " +
+              std::to_string(stream.teams * stream.tiles * kStreamLines) + " lines" +
+              (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""))
+      .read(&WeightedMatmulParams::x, product.x, 16);
   if (product.norm) define_norm(ctx, dispatch, *product.norm);
   return true;
 }
@@ -581,6 +627,12 @@ constexpr std::array kWeightedOffers = {
                            .refusal = stream_refusal,
                            .microseconds = stream_time,
                            .emit = emit_stream},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_coop,
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = coop_refusal,
+                           .microseconds = stream_time,
+                           .emit = emit_coop},
     // All that takes weights which are rounded first.
     Offer<WeightedProduct>{.kernel = KernelId::dequantize,
                            .form = "then a product",
@@ -624,24 +676,34 @@ WeightedProduct product_of_types(const BlockProductTypes& types) {
           .y = dense_ref({}, {types.y, {types.m, types.gated ? types.n / 2 : types.n}})};
 }
 
-bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType alone) {
+NormFusion norm_fusion(const OfferContext& at, WeightedProduct product, DType alone) {
   constexpr int64_t kFewBytes = int64_t{8} << 20;
   WeightedProduct plain = product;
   plain.x = dense_ref({}, {alone, product.x.shape()});
   product.norm = NormPrologue{};
-  const auto normed = choose(weighted_offers(), at, product);
-  if (normed.row == nullptr) return false;
+  const auto exact = choose(weighted_offers(), at, product);
+  product.norm->in_halves = true;
+  const auto halves = choose(weighted_offers(), at, product);
+  product.norm->in_halves = false;
   const auto other = choose(weighted_offers(), at, plain);
   // The norm, and the step that rounds its rows.
   const int steps = alone == product.x.dtype() ? 1 : 2;
-  if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
-      other.microseconds + steps * at.device().step_microseconds < normed.microseconds)
-    return false;
+  const double apart = other.microseconds + steps * at.device().step_microseconds;
+  const bool is_faster = exact.row == nullptr || halves.microseconds < exact.microseconds;
+  if (alone == DType::f16 && halves.row != nullptr && is_faster && halves.microseconds < apart)
+    return NormFusion::InHalves;
+  if (exact.row == nullptr) return NormFusion::None;
+  const bool on_matrix_units =
+      other.row != nullptr &&
+      (other.row->kernel == KernelId::dequant_mma || other.row->kernel == KernelId::dequant_coop);
+  if (on_matrix_units && apart < exact.microseconds) return NormFusion::None;
   // The threads that load a line's blocks wait for them longer than for x.
-  if (normed.row->kernel == KernelId::dequant_mma) return true;
+  if (exact.row->kernel == KernelId::dequant_mma) return NormFusion::Exact;
   WeightedSize size = size_of(product);
   size.held = held_form(at, product);
-  return choose_teams(size, at.device()).held || byte_size(product.w.type) <= kFewBytes;
+  const bool reads_once = choose_teams(size, at.device()).held;
+  return reads_once || byte_size(product.w.type) <= kFewBytes ? NormFusion::Exact
+                                                              : NormFusion::None;
 }
 
 bool has_free_sizes(const WeightedProduct& product) {

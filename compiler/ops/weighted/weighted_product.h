@@ -79,10 +79,13 @@ struct BlockProductTypes {
   std::optional<DType> rounded = {};
 };
 WeightedProduct product_of_types(const BlockProductTypes& types);
-// True where a kernel takes rms_norm of x before the product, and either every group reads x once
-// or there are so few bytes of w that the norm's own step takes longer than x read again. alone:
-// the type that x has where the norm stays a step, behind which matrix units may be faster by more.
-bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType alone);
+// How a product takes the rms_norm before it: as it is, or rounded to f16 first.
+enum class NormFusion : uint8_t { None, Exact, InHalves };
+// The way by which a kernel takes rms_norm of x before the product at little cost: either every
+// group reads x once or there are so few bytes of w that the norm's own step takes longer than x
+// read again. alone: the type that x has where the norm stays a step, behind which matrix units may
+// be faster by more; they take the norm themselves where that is f16.
+NormFusion norm_fusion(const OfferContext& at, WeightedProduct product, DType alone);
 
 bool has_free_sizes(const WeightedProduct& product);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of dequant_matvec and tiles of dequant_mma.
+// Teams of dequant_matvec and tiles of dequant_mma and dequant_coop.
 #include "compiler/ops/weighted/weighted_tiles.h"
 
 #include <algorithm>
@@ -229,6 +229,37 @@ RowStream choose_row_stream(const WeightedSize& size, DType w, const DeviceModel
   if (is_alone && has_rounds && has_whole_lines(size, w, stream.warps))
     stream.teams = kStreamGroups;
   return stream;
+}
+
+CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceModel& device) {
+  // What of a multiprocessor's shared memory NVIDIA's driver gives a workgroup, and its subgroups
+  // for whose registers there is room.
+  constexpr int64_t kSharedBytes = 47 * 1024;
+  constexpr int64_t kMostWarps = 16;
+  constexpr int64_t kMostTiles = 4;
+  constexpr int64_t kXBytes = kStreamLines * 9 * 16;  // 64 depths of x on their way
+  constexpr double kTilesOfX = 0.75;                  // in whose time a slice of x comes
+  const int64_t slices = ceil_div(size.k, kSliceElements);
+  const int64_t tiles = ceil_div(size.n, kStreamLines);
+  const int64_t most_warps =
+      std::min(kMostWarps, kSharedBytes / std::max(stage_bytes_of(size, w), kXBytes));
+  CoopStream best;
+  double least = std::numeric_limits<double>::infinity();
+  // Of equal ones the most shares: lines are read from end to end, and less often x.
+  for (int64_t shares = std::min(most_warps, slices); shares >= 1; --shares) {
+    for (int64_t each = 1; each <= kMostTiles; ++each) {
+      const int64_t teams =
+          std::min(most_warps / shares, ceil_div(tiles, each * int64_t{device.multiprocessors}));
+      const int64_t groups = ceil_div(tiles, teams * each);
+      const auto rounds = static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}) *
+                                              ceil_div(slices, shares));
+      const double cost = rounds * (static_cast<double>(each) + kTilesOfX);
+      if (cost >= least) continue;
+      least = cost;
+      best = {.shares = shares, .teams = teams, .tiles = each, .groups = groups};
+    }
+  }
+  return best;
 }
 
 double weighted_mma_microseconds(const WeightedMmaTile& tile, const WeightedSize& size,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the workgroups of weighted products share the work: teams of dequant_matvec and tiles of
-// dequant_mma.
+// dequant_mma and dequant_coop.
 #pragma once
 
 #include <cstdint>
@@ -81,6 +81,17 @@ RowStream choose_row_stream(const WeightedSize& size, DType w, const DeviceModel
 
 // Of a weight in blocks; at most eight rows.
 BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceModel& device);
+
+// How dequant_coop does, for at most eight rows: teams of subgroups that share out k.
+struct CoopStream {
+  int64_t shares = 1;  // subgroups of a team
+  int64_t teams = 1;
+  int64_t tiles = 1;   // of a team
+  int64_t groups = 0;  // workgroups
+
+  [[nodiscard]] int64_t warps() const { return shares * teams; }
+};
+CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceModel& device);
 
 // One instance of dequant_mma: lines of w and rows of x per workgroup, and the warps that share
 // them.

@@ -12,6 +12,9 @@ layout(constant_id = 0) const uint rlx_right_rows = 16;
 #define rlx_left_matrix fcoopmatNV<16, gl_ScopeSubgroup, 16, 16>
 #define rlx_right_matrix fcoopmatNV<16, gl_ScopeSubgroup, rlx_right_rows, 16>
 #define rlx_sum_matrix fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
+// Of eight columns, where Feature::NarrowMatrix is there.
+#define rlx_narrow_right fcoopmatNV<16, gl_ScopeSubgroup, rlx_right_rows, 8>
+#define rlx_narrow_sum fcoopmatNV<32, gl_ScopeSubgroup, 16, 8>
 
 #define RLX_SUBGROUP RLX_MATRIX_SUBGROUP
 // The elements of a matrix that each thread holds where fragments are known (shaders/README.md). Asked for its length, NVIDIA 580 dies as it makes the
