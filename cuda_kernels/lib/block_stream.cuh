@@ -56,7 +56,8 @@ RLX_FN void hold_x(rlx_ptr x, rlx_u32 slice, HeldX& held) {
   RLX_UNROLL for (rlx_u32 group = 0u; group < RLX_NEAR_GROUPS; ++group) {
     float sums[4] = {};
     RLX_UNROLL for (rlx_u32 i = 0u; i < RLX_UNITS_OF_GROUP; ++i) rlx_mma_f16(sums, ones, held.halves[group * RLX_UNITS_OF_GROUP + i]);
-    RLX_UNROLL for (rlx_u32 e = 0u; e < 2u; ++e) held.sums[group][e] = RLX_W_OFFSETS ? sums[e] : -(float(RLX_CODE_ZERO) / float(1 << RLX_NEAR_EXPONENT)) * sums[e];
+    constexpr float kFactor = RLX_W_OFFSETS ? 1.0f : -float(RLX_CODE_ZERO) / float(1 << RLX_NEAR_EXPONENT);
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 2u; ++e) held.sums[group][e] = kFactor * sums[e];
   }
 }
 

@@ -12,9 +12,9 @@
 //   tile before is multiplied, from there to the subgroup's own part of shared memory, and as codes to left operands (lib/near_blocks.inc). Sums of
 //   a tile stay in registers until all slices are done; then the subgroups' sums are added where results are made.
 // Fragments: elements of left operands and sums lie as shaders/README.md says; a group that finds them otherwise makes its results by decoded_sum.
-// Numerics: rows behind a norm are rounded to f16. Products are exact (lib/near_blocks.inc); the sum of what shares a scale is the matrix unit's, less zero * (sum of x); these are
-//   added in f32 in an order that does not depend on RLX_M. Where a result is not finite, it is computed again from decoded weights: 0 * infinity is
-//   none of w * x, whose w is not 0.
+// Numerics: rows behind a norm are rounded to f16 before its factor. Products are exact (lib/near_blocks.inc); the sum of what shares a scale is
+//   the matrix unit's, less zero * (sum of x); these are added in f32 in an order that does not depend on RLX_M. Where a result is not finite, it is
+//   computed again from decoded weights: 0 * infinity is none of w * x, whose w is not 0.
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_NV_cooperative_matrix : require
 #include "lib/prelude.inc"
