@@ -3,31 +3,36 @@
 // Layout, formulas and specializations: recurrence.kernel (RLX_CELL 2 and 4 are not here; x and the states are f32, w f16 or bf16).
 // Grid: RLX_SHARERS workgroups along x, each with RLX_UNITS units of h and their weights; along y RLX_GROUPS for each direction, each of
 //   which takes tiles of RLX_TILE sequences, RLX_GROUPS apart. With one workgroup along x (a device without room for all at once, see
-//   RLX_TOGETHER) those along y share out the directions and sequences and do as recurrence.kernel does.
+//   RLX_TOGETHER), or where a workgroup has less shared memory (RLX_LITTLE_SHARED 0: sm_90 and sm_100 alone have enough), the first ones
+//   along x share out the directions and sequences and do as recurrence.kernel does.
 // Workgroup: warp v has depths v * kSliceOctets * 8 and on: of every row of weights the pieces that its lanes multiply, RLX_HELD_PIECES of
 //   16 bytes in registers, the others in shared memory where no other thread reads them. The sums of warps meet in shared memory;
 //   then each thread has kCells pairs of a unit and a sequence with all gates, whose states stay in shared memory.
 // p.exchange: h on its way from those that compute it to those that multiply it: twice, for states after an even and an odd number of
 //   steps; [2, directions, RLX_EXCHANGE_ROWS sequences, kOctets] of 8 units: of each pair 8 bytes that are written and read at once, the
-//   two rounded to w's type, then what that lost, rounded likewise. The lowest bit of the latter says in which round of its place the pair
+//   two rounded to f16, then what that lost, rounded likewise. The lowest bit of the latter says in which round of its place the pair
 //   was written: 1 first, 0 next. Who reads a pair sees by itself whether it has come, so nobody waits for all; and who writes h of step
 //   t has read h of t - 1 from all others, so that all have read h of t - 2, whose place it takes. Zeros before the first step.
 // ptxas: spills because weights take what registers there are: a few words that a thread reads once a step.
-// Numerics: h as two parts of w's type, of one unit in two with a bit less, at least 21 bits of f16 and 15 of bf16; f32 sums in a fixed order; one rounding into y. Beyond f16's range,
-//   which only h0 can be, h counts as the largest f16.
+// Numerics: h as two parts of f16, 21 bits at least; f32 sums in a fixed order; one rounding into y. Weights of bf16 are f16 here, exact
+//   from 2^-14 on and to 2^-25 absolute below, which is less than a state's tolerance. What f16 is too small for, weights of bf16 and h0,
+//   counts as the largest f16.
 // Specializations besides: RLX_UNITS (a multiple of 4), RLX_SHARERS, RLX_GROUPS, RLX_TILE (a multiple of 8), RLX_TILES, RLX_TURNS and
-//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS; RLX_SHORT_BF16: w is bf16.
+//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS, RLX_LITTLE_SHARED; RLX_SHORT_BF16: w is bf16.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "generated/sizes.inc"
 
 RLX_PARAMS(RecurrenceParams);
-RLX_TOGETHER;
 // Successors would wait on multiprocessors that this grid is busy with to its end.
 #undef RLX_RELEASES_EARLY
 #define RLX_RELEASES_EARLY 0
 
 #include "lib/recurrence.inc"
+
+#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+RLX_TOGETHER;
+
 #include "lib/mma.cuh"
 #include "lib/recurrent_cell.cuh"
 
@@ -52,17 +57,17 @@ static_assert(RLX_UNITS % 4 == 0 && RLX_TILE % 8 == 0, "the units of a warp's ce
 
 RLX_DYNAMIC_SHARED(kLeftBytes + 2 * kSums * 4 + (2 + RLX_HAS_LENGTHS) * kStates * 4);
 
-#if RLX_SHORT_BF16
-#define RLX_HALF_BITS rlx_bf16_from_f32
-#define RLX_HALF_VALUE rlx_f32_from_bf16
-#define RLX_MMA rlx_mma_bf16
-constexpr float kMostHalf = 3.3e38f;
-#else
-#define RLX_HALF_BITS rlx_f16_from_f32
-#define RLX_HALF_VALUE rlx_f32_from_f16
-#define RLX_MMA rlx_mma_f16
 constexpr float kMostHalf = 65504.0f;
+RLX_FN float bounded(float x) { return rlx_abs(x) > kMostHalf ? rlx_copysign(kMostHalf, x) : x; }
+// Two weights as f16.
+RLX_FN rlx_u32 short_weights(rlx_u32 word) {
+#if RLX_SHORT_BF16
+  const rlx_vec2 w = rlx_unpack_bf16x2(word);
+  return rlx_pack_f16x2(bounded(w.x), bounded(w.y));
+#else
+  return word;
 #endif
+}
 
 // h of 8 units and a sequence, by pairs.
 struct Octet {
@@ -79,12 +84,6 @@ RLX_FN void load_exchanged(Octet& octet, rlx_ptr at) {
     }
   }
 }
-// One 32-bit word of a pair.
-RLX_FN rlx_u32 load_exchanged(rlx_ptr at) {
-  rlx_u32 word;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-  return word;
-}
 RLX_FN void store_exchanged(rlx_ptr at, rlx_u64 pair) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(pair) : "memory");
 }
@@ -97,15 +96,14 @@ RLX_FN rlx_ptr exchange_row(const RlxParams& p, int step, int direction, int seq
 }
 
 // Sends h of a unit after `step` steps; all lanes of a warp, whose lanes 8 apart have the two units of a pair. `row`: of exchange_row.
-RLX_FN void send(rlx_ptr row, int unit, bool is_unit, float h, int step) {
-  const float bounded = rlx_abs(h) > kMostHalf ? rlx_copysign(kMostHalf, h) : h;
-  const rlx_u32 high = RLX_HALF_BITS(bounded);
-  const rlx_u32 low = RLX_HALF_BITS(bounded - RLX_HALF_VALUE(high));
+RLX_FN void send(rlx_ptr row, int unit, bool has_cell, float h, int step) {
+  const rlx_u32 high = rlx_f16_from_f32(bounded(h));
+  const rlx_u32 low = rlx_f16_from_f32(bounded(h) - rlx_f32_from_f16(high));
   const rlx_u32 second = __shfl_xor_sync(0xFFFFFFFFu, high | low << 16, 8);
   const rlx_u32 highs = high | second << 16;
   const rlx_u32 lows = (low & ~1u) | round_bit(step) | (second & 0xFFFF0000u);
   const int place = unit / 8 * kOctetBytes + unit % 8 / 2 * 8;
-  if (is_unit && unit % 2 == 0) store_exchanged(row + rlx_ptr(place), highs | rlx_u64(lows) << 32);
+  if (has_cell && unit % 2 == 0) store_exchanged(row + rlx_ptr(place), highs | rlx_u64(lows) << 32);
 }
 
 // What a thread computes of a tile.
@@ -147,6 +145,7 @@ RLX_FN void run_together(const RlxParams& p) {
     if (row < kRows && unit < RLX_H && octet * 8 < RLX_H) {
       const rlx_i64 line = rlx_i64(direction) * RLX_GATES * RLX_H + rlx_i64(row / RLX_UNITS) * RLX_H + unit;
       words = rlx_raw16(p.w, (line * RLX_H + octet * 8) * 2);
+      words = rlx_make_uvec4(short_weights(words.x), short_weights(words.y), short_weights(words.z), short_weights(words.w));
     }
     if (i < RLX_HELD_PIECES) {
       held[i < RLX_HELD_PIECES ? i : 0] = words;
@@ -165,8 +164,7 @@ RLX_FN void run_together(const RlxParams& p) {
       const Cell cell = cell_of(thread, i);
       const int unit = first_unit + cell.unit;
       const int sequence = tile * RLX_TILE + cell.column_tile * 8 + cell.column;
-      const bool is_unit = cell.is_inside && unit < RLX_H;
-      const bool has_cell = is_unit && sequence < RLX_BATCH;
+      const bool has_cell = cell.is_inside && unit < RLX_H && sequence < RLX_BATCH;
       const rlx_i64 state = (rlx_i64(direction) * RLX_BATCH + sequence) * RLX_H + unit;
       float h = 0.0f;
       float c = 0.0f;
@@ -188,9 +186,8 @@ RLX_FN void run_together(const RlxParams& p) {
       }
       lengths[place] = length;
 #endif
-      send(exchange_row(p, 0, direction, sequence), unit, is_unit, h, 0);
+      send(exchange_row(p, 0, direction, sequence), unit, has_cell, h, 0);
       RLX_UNUSED(state);
-      RLX_UNUSED(has_cell);
     }
   }
 
@@ -224,44 +221,37 @@ RLX_FN void run_together(const RlxParams& p) {
       }
 
       const rlx_ptr rows = exchange_row(p, step, direction, first_sequence) + rlx_ptr(first_octet * kOctetBytes);
-      {
-        // A few words of all who write what this warp reads: asking for all of them again and again would slow down their coming.
-        const int octet = lane % kSliceOctets;
-        const int sequence = RLX_TILE - 1 - lane / kSliceOctets;
-        const rlx_ptr word = rows + rlx_ptr((sequence * kOctets + octet) * kOctetBytes + 28);
-        const bool asks = (first_octet + octet) * 8 < RLX_H;
-        rlx_u32 wrong = 0u;
-        do {
-          wrong = asks ? (load_exchanged(word) ^ bit) & 1u : 0u;
-        } while (__any_sync(0xFFFFFFFFu, wrong != 0u));
-      }
       Octet octets[kChunks];
       const auto load = [&](int column_tile, int chunk) {
         Octet& octet = octets[chunk];
         const int place = chunk * 4 + lane % 4;
-        if ((first_octet + place) * 8 < RLX_H) {
+        if ((first_octet + place) * 8 < RLX_H && first_sequence + column_tile * 8 + lane / 4 < RLX_BATCH) {
           const rlx_ptr at = rows + rlx_ptr(((column_tile * 8 + lane / 4) * kOctets + place) * kOctetBytes);
           load_exchanged(octet, at);
         } else {
-          // Behind the rows of w, whose zeros they meet.
+          // Behind the rows of w, whose zeros they meet, or of no sequence.
           RLX_UNROLL for (int i = 0; i < 4; ++i) octet.high[i] = octet.low[i] = bit;
         }
       };
       float* const own_sums = sums_of_warps + buffer * kSums + warp * (kColumnTiles * kTileSums) + lane * 2;
       RLX_UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) load(0, chunk);
       RLX_UNROLL for (int column_tile = 0; column_tile < kColumnTiles; ++column_tile) {
-        while (true) {
-          rlx_u32 wrong = 0u;
-          RLX_UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const Octet& octet = octets[chunk];
-            RLX_UNROLL for (int i = 0; i < 4; ++i) wrong |= octet.low[i] ^ bit;
-          }
-          if (!__any_sync(0xFFFFFFFFu, (wrong & 1u) != 0u)) break;
-          RLX_UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) load(column_tile, chunk);
-        }
         float acc[kRowTiles][4];
         RLX_UNROLL for (int r = 0; r < kRowTiles; ++r) acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = 0.0f;
         RLX_UNROLL for (int chunk = 0; chunk < kChunks; ++chunk) {
+          // Until this piece of h has come to all lanes; of the later ones what has not is asked for again too.
+          while (true) {
+            bool has_come[kChunks];
+            RLX_UNROLL for (int i = chunk; i < kChunks; ++i) {
+              rlx_u32 wrong = 0u;
+              RLX_UNROLL for (int k = 0; k < 4; ++k) wrong |= octets[i].low[k] ^ bit;
+              has_come[i] = (wrong & 1u) == 0u;
+            }
+            if (__all_sync(0xFFFFFFFFu, has_come[chunk])) break;
+            RLX_UNROLL for (int i = chunk; i < kChunks; ++i) {
+              if (!has_come[i]) load(column_tile, i);
+            }
+          }
           const Octet octet = octets[chunk];
           rlx_uvec4 above[kRowTiles];
           rlx_uvec4 below[kRowTiles];
@@ -278,7 +268,7 @@ RLX_FN void run_together(const RlxParams& p) {
               const rlx_uvec4 u = above[r];
               const rlx_uvec4 v = below[r];
               const rlx_u32 a[4] = {k % 2 == 0 ? u.x : u.z, k % 2 == 0 ? v.x : v.z, k % 2 == 0 ? u.y : u.w, k % 2 == 0 ? v.y : v.w};
-              RLX_MMA(acc[r], a, b[k]);
+              rlx_mma_f16(acc[r], a, b[k]);
             }
           }
           if (column_tile + 1 < kColumnTiles) load(column_tile + 1, chunk);
@@ -295,8 +285,7 @@ RLX_FN void run_together(const RlxParams& p) {
         const Cell cell = cell_of(thread, i);
         const int unit = first_unit + cell.unit;
         const int sequence = first_sequence + cell.column_tile * 8 + cell.column;
-        const bool is_unit = cell.is_inside && unit < RLX_H;
-        const bool has_cell = is_unit && sequence < RLX_BATCH;
+        const bool has_cell = cell.is_inside && unit < RLX_H && sequence < RLX_BATCH;
         float sums[RLX_GATES];
         RLX_UNROLL for (int g = 0; g < RLX_GATES; ++g) sums[g] = 0.0f;
         if (cell.is_inside) {
@@ -342,7 +331,7 @@ RLX_FN void run_together(const RlxParams& p) {
           h = new_h;
           c = new_c;
         }
-        if (step + 1 < RLX_STEPS) send(exchange_row(p, step + 1, direction, sequence), unit, is_unit, h, step + 1);
+        if (step + 1 < RLX_STEPS) send(exchange_row(p, step + 1, direction, sequence), unit, has_cell, h, step + 1);
         h_of_cells[place] = h;
         c_of_cells[place] = c;
         if (has_cell) {
@@ -375,11 +364,16 @@ RLX_FN void run_together(const RlxParams& p) {
 #endif
 }
 
+#endif
+
 RLX_MAIN {
+#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
   if (gridDim.x == RLX_SHARERS) {
     run_together(p);
     return;
   }
+#endif
+  if (blockIdx.x > 0) return;
   for (rlx_i64 group = blockIdx.y; group < rlx_i64(RLX_BATCH_TILES) * RLX_DIRECTIONS; group += gridDim.y) {
     run_recurrence(p, group);
     rlx_barrier();

@@ -252,14 +252,14 @@ bool emit_stepwise(LowerContext& ctx, const Recurrence& problem) {
   return true;
 }
 
-constexpr uint32_t kClusterThreads = 512;
-constexpr uint32_t kClusterWarps = kClusterThreads / 32;
-constexpr int64_t kRegisters = 128;      // of a thread
-constexpr int64_t kOtherRegisters = 68;  // than sums, values of h and weights
+constexpr int64_t kOtherRegisters = 68;  // of a thread than sums, values of h and weights
+constexpr int64_t kMostRegisters = 255;
+constexpr int64_t kAllRegisters = 65536;  // of a multiprocessor
 constexpr int64_t kClusterSharedBytes = 220 * 1024;
 constexpr int64_t kMostClusterGrid = 65535;
 
 struct ClusterPlan {
+  int64_t threads = 512;  // of a workgroup
   int64_t sharers = 0;  // workgroups of a cluster, each with units; 0: they cannot be so many
   int64_t team = 32;         // lanes that share a row of weights
   int64_t team_units = 1;
@@ -269,25 +269,27 @@ struct ClusterPlan {
 };
 
 int64_t left_bytes(const ClusterPlan& plan) {
-  return plan.left_pieces * kClusterThreads * 16;
+  return plan.left_pieces * plan.threads * 16;
 }
 
 // `team`, `sequences`: powers of two.
-ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t team,
-                            int64_t sequences) {
+ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t threads, int64_t sharers,
+                            int64_t team, int64_t sequences) {
   const int64_t piece = 16 / element_bytes(problem.w.dtype());
   const int64_t row_pieces = ceil_div(problem.hidden, team * piece);
-  const int64_t teams = kClusterThreads / team;
+  const int64_t teams = threads / team;
   const int64_t units = ceil_div(ceil_div(problem.hidden, sharers), teams);
   const int64_t places = problem.gates() == 1 ? 1 : 4;
-  ClusterPlan plan{.sharers = sharers,
+  ClusterPlan plan{.threads = threads,
+                   .sharers = sharers,
                    .team = team,
                    .team_units = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(units))),
                    .sequences = sequences};
   // A lane keeps one of a team's sums at last, and all of them with h of a piece at first.
   const int64_t sums = places * plan.team_units * sequences;
   const int64_t pieces = plan.team_units * problem.gates() * row_pieces;
-  const int64_t room = kRegisters - kOtherRegisters - sums - sequences * piece;
+  const int64_t registers = std::min<int64_t>(kAllRegisters / threads, kMostRegisters);
+  const int64_t room = registers - kOtherRegisters - sums - sequences * piece;
   plan.held_pieces = std::clamp<int64_t>(room / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
   const int64_t states = 2 * sequences * row_pieces * team * piece * 4;
@@ -299,8 +301,9 @@ ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t 
 
 // Fitted on an H200 to LSTMs of 64 to 512 units: from the arrival of h to that of the next, in a
 // cluster and in a workgroup alone.
-constexpr double kClusterStepMicroseconds = 0.8;
-constexpr double kAloneStepMicroseconds = 0.3;
+constexpr double kClusterStepMicroseconds = 0.3;
+constexpr double kAloneStepMicroseconds = 0.25;
+constexpr int64_t kOtherInstructions = 100;  // of a warp in a step than products
 constexpr double kClusterBeginMicroseconds = 6;  // weights to registers
 constexpr double kCyclesPerMicrosecond = 1700;
 constexpr double kLanesPerCycle = 128;        // products of one multiprocessor
@@ -315,17 +318,22 @@ double cluster_plan_microseconds(const DeviceModel& device, const Recurrence& pr
   const auto waves = static_cast<double>(ceil_div(groups, std::max<int64_t>(room, 1)));
   const int64_t piece = 16 / element_bytes(problem.w.dtype());
   const int64_t depth = ceil_div(problem.hidden, plan.team * piece) * plan.team * piece;
-  const int64_t rows = kClusterThreads / plan.team * plan.team_units * problem.gates();
+  const int64_t warps = plan.threads / 32;
+  const int64_t rows = plan.threads / plan.team * plan.team_units * problem.gates();
   // A team's halves of sums change hands, then the last sum goes around.
   const int64_t sums = (problem.gates() == 1 ? 1 : 4) * plan.team_units * plan.sequences;
   const int64_t shuffles = sums + std::countr_zero(static_cast<uint64_t>(plan.team / sums));
+  // Of a weight: its products, and conversions, which take as long as one of bf16 and two of f16.
+  const DType w = problem.w.dtype();
+  const int64_t per_weight =
+      plan.sequences + (w == DType::f16 ? 2 : w == DType::bf16 ? 1 : 0);
   // Teams of a warp read the same values of h.
-  const int64_t h_bytes = kClusterWarps * plan.sequences * depth * 4 *
+  const int64_t h_bytes = warps * plan.sequences * depth * 4 *
                           std::max<int64_t>(8 / plan.team, 1);
   const double cycles =
-      static_cast<double>(rows * depth * plan.sequences) / kLanesPerCycle +
+      static_cast<double>(rows * depth * per_weight) / kLanesPerCycle +
       static_cast<double>(left_bytes(plan) + h_bytes) / kSharedBytesPerCycle +
-      static_cast<double>(kClusterWarps * shuffles);
+      static_cast<double>(warps * (shuffles + kOtherInstructions / 4));
   const double latency = plan.sharers == 1 ? kAloneStepMicroseconds : kClusterStepMicroseconds;
   return device.step_microseconds + kClusterBeginMicroseconds +
          waves * static_cast<double>(problem.steps.bound()) *
@@ -339,12 +347,14 @@ ClusterPlan cluster_plan(const OfferContext& at, const Recurrence& problem) {
   for (const int64_t sharers : {1, 2, 4, 8, 16}) {
     for (const int64_t team : {32, 16, 8, 4}) {
       for (int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
-        const ClusterPlan plan = cluster_plan_of(problem, sharers, team, sequences);
-        if (plan.sharers == 0) continue;
-        const double time = cluster_plan_microseconds(at.device(), problem, plan);
-        if (best.sharers != 0 && time >= least) continue;
-        best = plan;
-        least = time;
+        for (const int64_t threads : {512, 256}) {
+          const ClusterPlan plan = cluster_plan_of(problem, threads, sharers, team, sequences);
+          if (plan.sharers == 0) continue;
+          const double time = cluster_plan_microseconds(at.device(), problem, plan);
+          if (best.sharers != 0 && time >= least) continue;
+          best = plan;
+          least = time;
+        }
       }
     }
   }
@@ -374,9 +384,9 @@ double cluster_microseconds(const OfferContext& at, const Recurrence& problem) {
 bool emit_cluster(LowerContext& ctx, const Recurrence& problem) {
   const ClusterPlan cluster = cluster_plan(ctx, problem);
   // The form that architectures without clusters take.
-  CellPlan plan = cell_plan(ctx, problem, kClusterThreads);
+  CellPlan plan = cell_plan(ctx, problem, static_cast<uint32_t>(cluster.threads));
   plan.lanes = 32;
-  plan.units = kClusterWarps;
+  plan.units = static_cast<uint32_t>(cluster.threads / 32);
   plan.sequences = cluster.sequences;
   auto dispatch = ctx.dispatch<KernelId::recurrence_cluster>();
   describe(dispatch, problem, plan);

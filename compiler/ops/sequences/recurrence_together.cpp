@@ -16,6 +16,8 @@ constexpr int64_t kTogetherDepths = 32 * kTogetherWarps;  // that all warps mult
 constexpr int64_t kTogetherRegisters = 255;       // of a thread
 constexpr int64_t kTogetherOtherRegisters = 60;   // than weights, sums, h and x
 
+constexpr int64_t kTogetherSharedBytes = 226 * 1024;
+
 struct TogetherPlan {
   int64_t units = 0;    // of a workgroup; 0: no plan has room
   int64_t sharers = 1;  // workgroups that have all units
@@ -26,6 +28,7 @@ struct TogetherPlan {
   int64_t chunks = 1;
   int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
   int64_t left_pieces = 0;  // in shared memory
+  int64_t all_shared_bytes = 0;  // with those of devices that have no room for all workgroups
 
   [[nodiscard]] int64_t cells() const { return ceil_div(units * tile, kTogetherThreads); }
   // Of the tile's sums, by all warps.
@@ -50,8 +53,8 @@ TogetherPlan together_plan_of(const DeviceModel& device, const Recurrence& probl
                             plan.cells() * (problem.gates() + 2);
   plan.held_pieces = std::clamp<int64_t>(registers / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
-  const int64_t shared_bytes = plan.shared_bytes() + whole_shared_bytes(problem, 1);
-  if (room == 0 || registers < 0 || shared_bytes > static_cast<int64_t>(device.shared_bytes)) plan.units = 0;
+  plan.all_shared_bytes = plan.shared_bytes() + whole_shared_bytes(problem, 1);
+  if (room == 0 || registers < 0 || plan.all_shared_bytes > kTogetherSharedBytes) plan.units = 0;
   return plan;
 }
 
@@ -151,6 +154,8 @@ bool emit_together(LowerContext& ctx, const Recurrence& problem) {
       .define("RLX_MOST_TURNS", plan.turns)
       .define("RLX_HELD_PIECES", plan.held_pieces)
       .define("RLX_EXCHANGE_ROWS", rows)
+      .define("RLX_LITTLE_SHARED",
+              plan.all_shared_bytes <= static_cast<int64_t>(ctx.device().shared_bytes) ? 1 : 0)
       .define("RLX_SHORT_BF16", problem.w.dtype() == DType::bf16 ? 1 : 0)
       .bind(offsetof(RecurrenceParams, exchange), exchange, AccessMode::ReadWrite, 16)
       .grid(plan.sharers, plan.groups * directions)
