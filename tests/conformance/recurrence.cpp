@@ -46,20 +46,20 @@ Case large_case(std::string law, const LargeLayer& layer) {
   const auto vector = [&](int64_t count) {
     return tensor(DType::f32, {directions, count * layer.hidden}).uniform(-0.4, 0.4).param();
   };
-  Case made{.name = std::move(law),
-            .op = "recurrence",
-            .inputs = {tensor(DType::f32, time_first ? Shape{steps, layer.batch, wide}
-                                                     : Shape{layer.batch, steps, wide}),
-                       tensor(layer.w, {directions, layer.gates * layer.hidden, layer.hidden})
-                           .uniform(-0.1, 0.1)
-                           .param(),
-                       std::nullopt, state, is_lstm ? state : std::nullopt, std::nullopt,
-                       std::nullopt},
-            .attributes = R"({"cell": ")" + layer.cell + R"(", "direction": ")" + layer.direction +
-                          R"(", "layout": ")" + layer.layout + R"(", "dtype": ")" +
-                          std::string(name_of(layer.w)) + R"("})",
-            .tolerance = Tolerance::Norm,
-            .outputs = is_lstm ? size_t{3} : size_t{2}};
+  Case made{
+      .name = std::move(law),
+      .op = "recurrence",
+      .inputs = {tensor(DType::f32, time_first ? Shape{steps, layer.batch, wide}
+                                               : Shape{layer.batch, steps, wide}),
+                 tensor(layer.w, {directions, layer.gates * layer.hidden, layer.hidden})
+                     .uniform(-0.1, 0.1)
+                     .param(),
+                 std::nullopt, state, is_lstm ? state : std::nullopt, std::nullopt, std::nullopt},
+      .attributes = R"({"cell": ")" + layer.cell + R"(", "direction": ")" + layer.direction +
+                    R"(", "layout": ")" + layer.layout + R"(", "dtype": ")" +
+                    std::string(name_of(layer.w)) + R"("})",
+      .tolerance = Tolerance::Norm,
+      .outputs = is_lstm ? size_t{3} : size_t{2}};
   if (layer.vectors && layer.cell == "gru") made.inputs[2] = vector(1);
   if (layer.vectors && is_lstm) made.inputs[6] = vector(3);
   if (!layer.lengths.empty()) made.inputs[5] = tensor(DType::i32, {layer.batch}).of(layer.lengths);

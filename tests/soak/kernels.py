@@ -263,8 +263,9 @@ def recurrent_cases():
                                                            ("lstm", 4, 7, 129, 248, "bidirectional"), ("gru", 3, 2, 63, 384, "forward"),
                                                            ("rnn", 1, 5, 127, 264, "bidirectional")]:
         for dtype in ("f16", "f32"):
+            kernel = together if op == "lstm" and dtype == "f16" else cluster
             cases.append(case(recurrent, f"{op}-{dtype}-{sequences}x{steps}x{hidden}-{direction}", dtype, op, gates, sequences, steps, hidden,
-                              direction, kernel=cluster, clusters=True))
+                              direction, kernel=kernel, clusters=kernel == cluster))
     return cases
 
 

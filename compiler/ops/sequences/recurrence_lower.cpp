@@ -260,8 +260,8 @@ constexpr int64_t kMostClusterGrid = 65535;
 
 struct ClusterPlan {
   int64_t threads = 512;  // of a workgroup
-  int64_t sharers = 0;  // workgroups of a cluster, each with units; 0: they cannot be so many
-  int64_t team = 32;         // lanes that share a row of weights
+  int64_t sharers = 0;    // workgroups of a cluster, each with units; 0: they cannot be so many
+  int64_t team = 32;      // lanes that share a row of weights
   int64_t team_units = 1;
   int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
   int64_t left_pieces = 0;  // in shared memory
@@ -299,45 +299,56 @@ ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t threads, int64_t 
   return plan;
 }
 
-// Fitted on an H200 to LSTMs of 64 to 512 units: from the arrival of h to that of the next, in a
-// cluster and in a workgroup alone.
-constexpr double kClusterStepMicroseconds = 0.3;
-constexpr double kAloneStepMicroseconds = 0.25;
-constexpr int64_t kOtherInstructions = 100;  // of a warp in a step than products
-constexpr double kClusterBeginMicroseconds = 6;  // weights to registers
+// Fitted on an H200 to LSTMs, GRUs and RNNs of 64 to 512 units, in clusters of 1 to 16, teams of 4
+// to 32 and both sizes of workgroups: most within a tenth, all within a fifth.
+constexpr double kAloneStepMicroseconds = 0.08;
+constexpr double kClusterStepMicroseconds = 0.24;   // until h has come to others
+constexpr double kSharerMicroseconds = 0.006;       // for each that it is sent to
+constexpr double kLeastClusterMicroseconds = 0.45;  // of a step, however little there is to do
+constexpr double kClusterBeginMicroseconds = 6;     // weights to registers
 constexpr double kCyclesPerMicrosecond = 1700;
 constexpr double kLanesPerCycle = 128;        // products of one multiprocessor
 constexpr double kSharedBytesPerCycle = 128;  // its shared memory
+constexpr int64_t kOtherCycles = 25;          // of a warp in a step, besides products and sums
+constexpr int64_t kShuffleCycles = 40;        // until a sum has passed on once
+
+// Of a step in one workgroup.
+double cluster_cycles(const Recurrence& problem, const ClusterPlan& plan) {
+  const int64_t piece = 16 / element_bytes(problem.w.dtype());
+  const int64_t depth = ceil_div(problem.hidden, plan.team * piece) * plan.team * piece;
+  const int64_t warp_units = 32 / plan.team * plan.team_units;
+  // In a cluster, warps without units leave.
+  const int64_t warps = plan.sharers == 1
+                            ? plan.threads / 32
+                            : ceil_div(ceil_div(problem.hidden, plan.sharers), warp_units);
+  const int64_t products = warps * warp_units * problem.gates() * depth * plan.sequences;
+  // Each team reads all of h.
+  const int64_t read_bytes =
+      left_bytes(plan) + warps * (32 / plan.team) * plan.sequences * depth * 4;
+  // A team's halves of sums change hands, then the last sum goes around.
+  const int64_t sums = (problem.gates() == 1 ? 1 : 4) * plan.team_units * plan.sequences;
+  const int64_t shuffles = sums + std::countr_zero(static_cast<uint64_t>(plan.team / sums));
+  const int64_t waited = kShuffleCycles * std::countr_zero(static_cast<uint64_t>(plan.team));
+  return static_cast<double>(products) / kLanesPerCycle +
+         static_cast<double>(read_bytes) / kSharedBytesPerCycle +
+         static_cast<double>(warps * (shuffles + kOtherCycles) + waited);
+}
 
 double cluster_plan_microseconds(const DeviceModel& device, const Recurrence& problem,
                                  const ClusterPlan& plan) {
   const int64_t groups =
       problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences) * plan.sharers;
+  const bool is_alone = plan.sharers == 1;
   // Clusters lie within groups of 16 to 18 multiprocessors, of which some are left over.
-  const int64_t room = plan.sharers == 1 ? device.multiprocessors : device.multiprocessors * 4 / 5;
+  const int64_t room = int64_t{device.multiprocessors} * (is_alone ? 5 : 4) / 5;
   const auto waves = static_cast<double>(ceil_div(groups, std::max<int64_t>(room, 1)));
-  const int64_t piece = 16 / element_bytes(problem.w.dtype());
-  const int64_t depth = ceil_div(problem.hidden, plan.team * piece) * plan.team * piece;
-  const int64_t warps = plan.threads / 32;
-  const int64_t rows = plan.threads / plan.team * plan.team_units * problem.gates();
-  // A team's halves of sums change hands, then the last sum goes around.
-  const int64_t sums = (problem.gates() == 1 ? 1 : 4) * plan.team_units * plan.sequences;
-  const int64_t shuffles = sums + std::countr_zero(static_cast<uint64_t>(plan.team / sums));
-  // Of a weight: its products, and conversions, which take as long as one of bf16 and two of f16.
-  const DType w = problem.w.dtype();
-  const int64_t per_weight =
-      plan.sequences + (w == DType::f16 ? 2 : w == DType::bf16 ? 1 : 0);
-  // Teams of a warp read the same values of h.
-  const int64_t h_bytes = warps * plan.sequences * depth * 4 *
-                          std::max<int64_t>(8 / plan.team, 1);
-  const double cycles =
-      static_cast<double>(rows * depth * per_weight) / kLanesPerCycle +
-      static_cast<double>(left_bytes(plan) + h_bytes) / kSharedBytesPerCycle +
-      static_cast<double>(warps * (shuffles + kOtherInstructions / 4));
-  const double latency = plan.sharers == 1 ? kAloneStepMicroseconds : kClusterStepMicroseconds;
+  const double cycles = cluster_cycles(problem, plan) / kCyclesPerMicrosecond;
+  const double step = is_alone
+                          ? kAloneStepMicroseconds + cycles
+                          : std::max(kClusterStepMicroseconds + cycles, kLeastClusterMicroseconds) +
+                                kSharerMicroseconds * static_cast<double>(plan.sharers);
   return device.step_microseconds + kClusterBeginMicroseconds +
-         waves * static_cast<double>(problem.steps.bound()) *
-             (latency + cycles / kCyclesPerMicrosecond);
+         waves * static_cast<double>(problem.steps.bound()) * step;
 }
 
 // The fastest of those that have room.
@@ -347,7 +358,9 @@ ClusterPlan cluster_plan(const OfferContext& at, const Recurrence& problem) {
   for (const int64_t sharers : {1, 2, 4, 8, 16}) {
     for (const int64_t team : {32, 16, 8, 4}) {
       for (int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
+        // Fewer threads convert weights of 16 bits too slowly.
         for (const int64_t threads : {512, 256}) {
+          if (threads == 256 && problem.w.dtype() != DType::f32) continue;
           const ClusterPlan plan = cluster_plan_of(problem, threads, sharers, team, sequences);
           if (plan.sharers == 0) continue;
           const double time = cluster_plan_microseconds(at.device(), problem, plan);
@@ -399,21 +412,19 @@ bool emit_cluster(LowerContext& ctx, const Recurrence& problem) {
       .grid(ceil_div(problem.batch, plan.sequences) * (problem.form.directions * cluster.sharers))
       .reason(std::to_string(plan.sequences) + " sequences of a direction to a cluster of " +
               std::to_string(cluster.sharers) + " workgroups, teams of " +
-              std::to_string(cluster.team) + " lanes, " +
-              std::to_string(left_bytes(cluster)) + " bytes of weights in shared memory");
+              std::to_string(cluster.team) + " lanes, " + std::to_string(left_bytes(cluster)) +
+              " bytes of weights in shared memory");
   return true;
 }
 
 // Ordered by rank; within one, times decide.
 constexpr std::array kRecurrenceOffers = {
     Offer<Recurrence>{.kernel = KernelId::recurrence_together,
-                      .estimate = Estimate::Bound,
                       .refusal = together_refusal,
                       .microseconds = together_microseconds,
                       .emit = emit_together,
                       .takes_free_sizes = true},
     Offer<Recurrence>{.kernel = KernelId::recurrence_cluster,
-                      .estimate = Estimate::Bound,
                       .refusal = cluster_refusal,
                       .microseconds = cluster_microseconds,
                       .emit = emit_cluster,

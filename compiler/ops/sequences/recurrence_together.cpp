@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kTogetherThreads = 256;
 constexpr int64_t kTogetherWarps = kTogetherThreads / 32;
 constexpr int64_t kTogetherDepths = 32 * kTogetherWarps;  // that all warps multiply at once
-constexpr int64_t kTogetherRegisters = 255;       // of a thread
-constexpr int64_t kTogetherOtherRegisters = 60;   // than weights, sums, h and x
+constexpr int64_t kTogetherRegisters = 255;               // of a thread
+constexpr int64_t kTogetherOtherRegisters = 60;           // than weights, sums, h and x
 
 constexpr int64_t kTogetherSharedBytes = 226 * 1024;
 
@@ -26,8 +26,8 @@ struct TogetherPlan {
   int64_t turns = 1;    // tiles of a workgroup, at most
   int64_t row_tiles = 1;
   int64_t chunks = 1;
-  int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
-  int64_t left_pieces = 0;  // in shared memory
+  int64_t held_pieces = 0;       // of weights, 16 bytes in the registers of a thread
+  int64_t left_pieces = 0;       // in shared memory
   int64_t all_shared_bytes = 0;  // with those of devices that have no room for all workgroups
 
   [[nodiscard]] int64_t cells() const { return ceil_div(units * tile, kTogetherThreads); }
@@ -35,12 +35,13 @@ struct TogetherPlan {
   [[nodiscard]] int64_t sum_bytes() const { return kTogetherWarps * row_tiles * 16 * tile * 4; }
   // Sums twice, and of each cell h, c and the length of its sequence.
   [[nodiscard]] int64_t shared_bytes() const {
-    return left_pieces * kTogetherThreads * 16 + 2 * sum_bytes() + 3 * turns * cells() * kTogetherThreads * 4;
+    return left_pieces * kTogetherThreads * 16 + 2 * sum_bytes() +
+           3 * turns * cells() * kTogetherThreads * 4;
   }
 };
 
 TogetherPlan together_plan_of(const DeviceModel& device, const Recurrence& problem, int64_t units,
-                     int64_t tile) {
+                              int64_t tile) {
   TogetherPlan plan{.units = units, .sharers = ceil_div(problem.hidden, units), .tile = tile};
   const int64_t tiles = ceil_div(problem.batch.bound(), tile);
   const int64_t room = int64_t{device.multiprocessors} / (plan.sharers * problem.form.directions);
@@ -49,8 +50,8 @@ TogetherPlan together_plan_of(const DeviceModel& device, const Recurrence& probl
   plan.row_tiles = ceil_div(units * problem.gates(), int64_t{16});
   plan.chunks = ceil_div(problem.hidden, kTogetherDepths);
   const int64_t pieces = plan.row_tiles * plan.chunks * 2;
-  const int64_t registers = kTogetherRegisters - kTogetherOtherRegisters - 4 * plan.row_tiles - 8 * plan.chunks -
-                            plan.cells() * (problem.gates() + 2);
+  const int64_t registers = kTogetherRegisters - kTogetherOtherRegisters - 4 * plan.row_tiles -
+                            8 * plan.chunks - plan.cells() * (problem.gates() + 2);
   plan.held_pieces = std::clamp<int64_t>(registers / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
   plan.all_shared_bytes = plan.shared_bytes() + whole_shared_bytes(problem, 1);
@@ -58,32 +59,36 @@ TogetherPlan together_plan_of(const DeviceModel& device, const Recurrence& probl
   return plan;
 }
 
-// From the end of a step to the first values of h that the next one has, of a workgroup.
-constexpr double kTogetherExchangeMicroseconds = 1.1;
-constexpr double kTogetherBeginMicroseconds = 8;  // the fill before it, and weights to registers
+// Fitted on an H200 to layers of 256 to 1024 units and 1 to 64 sequences, within a tenth.
+constexpr double kTogetherStepMicroseconds = 0.9;  // besides a workgroup's turns
+constexpr double kTogetherTurnMicroseconds = 0.06;
+constexpr double kTogetherBeginMicroseconds = 8;  // the fill before it, weights to registers
 constexpr double kTogetherCyclesPerMicrosecond = 1700;
 constexpr double kTogetherProductCycles = 6.5;  // of 16 x 8 x 16 on one of four tensor cores
-constexpr double kTogetherSharedBytesPerCycle = 128;
-constexpr double kTogetherReadBytesPerCycle = 64;  // of one multiprocessor
-constexpr double kTogetherReadRate = 5.3e6;        // bytes per microsecond, of all
+constexpr double kTogetherSumBytesPerCycle = 128;
+constexpr double kTogetherWeightBytesPerCycle = 100;  // of shared memory
+constexpr double kTogetherReadBytesPerCycle = 64;     // of h, by one multiprocessor
+constexpr double kTogetherReadRate = 6e6;             // bytes per microsecond, by all
 
 double together_plan_microseconds(const DeviceModel& device, const Recurrence& problem,
-                       const TogetherPlan& plan) {
-  const auto h_bytes = static_cast<double>(plan.tile * problem.hidden * 4);
-  const auto workgroups =
-      static_cast<double>(plan.sharers * plan.groups * problem.form.directions);
-  const double read = std::max(h_bytes / kTogetherReadBytesPerCycle / kTogetherCyclesPerMicrosecond,
-                               h_bytes * workgroups / kTogetherReadRate);
+                                  const TogetherPlan& plan) {
+  const int64_t sequences = std::min(plan.tile, problem.batch.bound());
+  const auto h_bytes = static_cast<double>(sequences * problem.hidden * 4);
+  const auto workgroups = static_cast<double>(plan.sharers * plan.groups * problem.form.directions);
+  const auto left_bytes =
+      static_cast<double>(plan.left_pieces * kTogetherThreads * 16 * plan.tile / 8);
   const auto products =
       static_cast<double>(plan.row_tiles * plan.chunks * 2 * kTogetherWarps * plan.tile / 8 * 2);
-  const double multiply = products * kTogetherProductCycles / 4 / kTogetherCyclesPerMicrosecond;
-  const double meet = static_cast<double>(2 * plan.sum_bytes()) / kTogetherSharedBytesPerCycle /
-                      kTogetherCyclesPerMicrosecond;
-  const double turn = std::max(read, multiply) + std::min(read, multiply) / 2 + meet;
-  const double step =
-      std::max(kTogetherExchangeMicroseconds + turn, static_cast<double>(plan.turns) * turn);
+  const double cycles = products * kTogetherProductCycles / 4 +
+                        left_bytes / kTogetherWeightBytesPerCycle +
+                        static_cast<double>(2 * plan.sum_bytes()) / kTogetherSumBytesPerCycle;
+  const double turn = kTogetherTurnMicroseconds +
+                      std::max(h_bytes / kTogetherReadBytesPerCycle / kTogetherCyclesPerMicrosecond,
+                               h_bytes * workgroups / kTogetherReadRate) +
+                      cycles / kTogetherCyclesPerMicrosecond;
   return device.step_microseconds + kTogetherBeginMicroseconds +
-         static_cast<double>(problem.steps.bound()) * step;
+         static_cast<double>(problem.steps.bound()) *
+             (kTogetherStepMicroseconds + static_cast<double>(plan.turns) * turn);
 }
 
 // The fastest of those that have room.
@@ -127,8 +132,9 @@ bool emit_together(LowerContext& ctx, const Recurrence& problem) {
   const TogetherPlan plan = together_plan(ctx.device(), problem);
   const int64_t directions = problem.form.directions;
   const int64_t rows = ceil_div(problem.batch.bound(), plan.tile) * plan.tile;
-  const TensorRef exchange = ctx.scratch(
-      {DType::i32, {2 * directions * rows * plan.chunks * kTogetherDepths}}, "h between workgroups");
+  const TensorRef exchange =
+      ctx.scratch({DType::i32, {2 * directions * rows * plan.chunks * kTogetherDepths}},
+                  "h between workgroups");
   Step fill = ctx.new_step();
   fill.kind = StepKind::Fill;
   fill.accesses.push_back(make_access(0, exchange, AccessMode::Write, 4));
