@@ -93,7 +93,8 @@ TEST_CASE("a cubin tells what its kernel needs") {
                                   .local_bytes = 16,
                                   .static_shared_bytes = 1000,
                                   .dynamic_shared_bytes = 50000,
-                                  .cluster_x = 4});
+                                  .cluster_x = 4,
+                                  .runs_together = true});
   const std::optional<CubinFacts> facts = read_cubin(cubin, "main", 90);
   REQUIRE(facts.has_value());
   CHECK(facts->params_bytes == 40);
@@ -103,6 +104,7 @@ TEST_CASE("a cubin tells what its kernel needs") {
   CHECK(facts->static_shared_bytes == 1000);
   CHECK(facts->dynamic_shared_bytes == 50000);
   CHECK(facts->cluster_x == 4);
+  CHECK(facts->runs_together);
 }
 
 TEST_CASE("a damaged cubin is refused or read, never followed out of its bytes") {
