@@ -3,13 +3,13 @@
 // Layout, formulas and specializations: recurrence.kernel (RLX_CELL 2 is not here; x and the states are f32).
 // Grid: RLX_SHARERS workgroups along x for each direction and RLX_SEQUENCES sequences. Below sm_90, and where a workgroup has less
 //   shared memory (sm_120), the first of each does all of the work as recurrence.kernel does; sm_90 and sm_100 take up to 227 KiB.
-// Workgroup: 16 warps, each with RLX_WARP_UNITS units of h. Lane l has pieces l, l + 32, ... of 16 bytes of every row of its warp's
-//   weights: RLX_HELD_PIECES in registers, the others in shared memory, where no other thread reads them. Sums meet by
-//   shuffles, after which the lanes of a unit and a sequence share out its gates. Each new h goes to every workgroup of the cluster,
+// Workgroup: 8 or 16 warps of teams of RLX_TEAM lanes, each with RLX_TEAM_UNITS units of h. Lane l of a team has pieces l, l + RLX_TEAM, ... of
+//   16 bytes of every row of its team's weights: RLX_HELD_PIECES in registers, the others in shared memory, where no other thread reads
+//   them. Sums meet by shuffles, after which the lanes of a unit and a sequence share out its gates. Each new h goes to every workgroup of the cluster,
 //   counted in bytes on a barrier there: no workgroup waits for more than the values it reads. Warps without units leave before the
 //   first step. A workgroup alone is no cluster.
 // ptxas: spills because weights take what registers there are: a few words that a thread reads once a step.
-// Specializations besides: RLX_SHARERS, RLX_WARP_UNITS, RLX_HELD_PIECES; RLX_SHORT_BF16: w is bf16.
+// Specializations besides: RLX_SHARERS, RLX_TEAM, RLX_TEAM_UNITS, RLX_HELD_PIECES; RLX_SHORT_BF16: w is bf16.
 // Numerics: f32 sums in a fixed order; one rounding into y.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
@@ -21,6 +21,7 @@ RLX_PARAMS(RecurrenceParams);
 
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
 #include "lib/mbarrier.cuh"
+#include "lib/recurrent_cell.cuh"
 
 #if RLX_SHARERS > 1
 RLX_CLUSTER(RLX_SHARERS);
@@ -29,16 +30,17 @@ RLX_CLUSTER(RLX_SHARERS);
 constexpr int kWarps = RLX_BLOCK_SIZE / 32;
 constexpr int kGroupUnits = (RLX_H + RLX_SHARERS - 1) / RLX_SHARERS;
 constexpr int kPiece = 16 / RLX_CAT(rlx_bytes_, RLX_W);
-constexpr int kPieces = (RLX_H + 32 * kPiece - 1) / (32 * kPiece);  // of a row, one lane's
-constexpr int kDepth = kPieces * 32 * kPiece;
-constexpr int kRows = RLX_WARP_UNITS * RLX_GATES;
+constexpr int kPieces = (RLX_H + RLX_TEAM * kPiece - 1) / (RLX_TEAM * kPiece);  // of a row, one lane's
+constexpr int kDepth = kPieces * RLX_TEAM * kPiece;
+constexpr int kRows = RLX_TEAM_UNITS * RLX_GATES;
+constexpr int kWarpUnits = 32 / RLX_TEAM * RLX_TEAM_UNITS;
 constexpr int kLeft = kRows * kPieces - RLX_HELD_PIECES;
 // A GRU has place for a fourth gate, so that lanes divide evenly.
 constexpr int kPlaces = RLX_GATES == 1 ? 1 : 4;
-constexpr int kPairs = RLX_WARP_UNITS * RLX_SEQUENCES;  // of a unit and a sequence
+constexpr int kPairs = RLX_TEAM_UNITS * RLX_SEQUENCES;  // of a unit and a sequence
 constexpr int kSums = kPlaces * kPairs;
-constexpr int kPairLanes = 32 / kPairs;
-constexpr int kGateLanes = 32 / kSums;
+constexpr int kPairLanes = RLX_TEAM / kPairs;
+constexpr int kGateLanes = RLX_TEAM / kSums;
 constexpr int kWeightBytes = kLeft * RLX_BLOCK_SIZE * 16;
 constexpr int kStateBytes = RLX_SEQUENCES * kDepth * 4;
 constexpr rlx_u32 kStepBytes = RLX_SEQUENCES * RLX_H * 4;
@@ -46,8 +48,8 @@ constexpr rlx_u32 kStepBytes = RLX_SEQUENCES * RLX_H * 4;
 // Where h of a unit stands: the fours that lanes load together lie side by side.
 RLX_FN int place_of(int unit) { return unit / 4 % (kPiece / 4) * (kDepth * 4 / kPiece) + unit / kPiece * 4 + unit % 4; }
 
-static_assert(kSums <= 32 && 32 % kSums == 0, "a lane keeps one sum");
-static_assert(kWarps * RLX_WARP_UNITS >= kGroupUnits, "warps have all units");
+static_assert(kSums <= RLX_TEAM && RLX_TEAM % kSums == 0, "a lane keeps one sum");
+static_assert(kWarps * kWarpUnits >= kGroupUnits, "warps have all units");
 static_assert((RLX_SHARERS - 1) * kGroupUnits < RLX_H, "workgroups have one at least");
 static_assert(RLX_H % kPiece == 0, "rows are whole pieces");
 
@@ -117,7 +119,9 @@ RLX_MAIN {
   const int tile = group % (RLX_BATCH_TILES);
   const int direction = group / (RLX_BATCH_TILES);
   const bool backward = RLX_BACKWARD == 1 || direction == 1;
-  const int first_unit = rank * kGroupUnits + warp * RLX_WARP_UNITS;
+  const int team_lane = lane % RLX_TEAM;
+  const int first_of_warp = rank * kGroupUnits + warp * kWarpUnits;
+  const int first_unit = first_of_warp + lane / RLX_TEAM * RLX_TEAM_UNITS;
   const int end_unit = min((rank + 1) * kGroupUnits, RLX_H);
   rlx_uvec4* const weights_left = reinterpret_cast<rlx_uvec4*>(rlx_shared) + thread;
   float* const h_of_steps = reinterpret_cast<float*>(rlx_shared + kWeightBytes);
@@ -127,7 +131,7 @@ RLX_MAIN {
     const int unit = first_unit + r / RLX_GATES;
     const rlx_i64 row = (rlx_i64(direction) * RLX_GATES * RLX_H + rlx_i64(r % RLX_GATES) * RLX_H + unit) * RLX_H;
     RLX_UNROLL for (int i = 0; i < kPieces; ++i) {
-      const int piece = lane + 32 * i;
+      const int piece = team_lane + RLX_TEAM * i;
       rlx_uvec4 words = rlx_make_uvec4(0u, 0u, 0u, 0u);
       if (unit < end_unit && piece * kPiece < RLX_H)
         words = rlx_raw16(p.w, (row + piece * kPiece) * RLX_CAT(rlx_bytes_, RLX_W));
@@ -163,15 +167,15 @@ RLX_MAIN {
 #endif
 
   // This lane's unit, sequence and gate.
-  const int pair = lane / kPairLanes;
-  const int gate = lane / kGateLanes % kPlaces;
+  const int pair = team_lane / kPairLanes;
+  const int gate = team_lane / kGateLanes % kPlaces;
   const int own = pair % RLX_SEQUENCES;
   const int unit = first_unit + pair / RLX_SEQUENCES;
   const int sequence = tile * RLX_SEQUENCES + own;
   const bool is_unit = unit < end_unit;
   const bool has_cell = is_unit && sequence < RLX_BATCH;
   const bool has_gate = has_cell && gate < RLX_GATES;
-  const int first_lane = pair * kPairLanes;
+  const int first_lane = lane - team_lane + pair * kPairLanes;
   const bool stores = has_cell && lane == first_lane;
   const rlx_i64 state = states + rlx_i64(own) * RLX_H + unit;
   float h = 0.0f;
@@ -207,7 +211,8 @@ RLX_MAIN {
   const auto load_x = [&](int step) {
     return has_gate && step < length ? rlx_load_f32(p.x, x_of_sequence + rlx_i64(time_of(step)) * RLX_X_TIME) : 0.0f;
   };
-  float x = load_x(0);
+  // A step is shorter than a load of x takes.
+  float x_of_steps[2] = {load_x(0), load_x(1)};
 #if RLX_SHARERS > 1
   rlx_cluster_barrier();  // all have begun: their memory may be written
 #else
@@ -216,98 +221,102 @@ RLX_MAIN {
 #if RLX_SHARERS > 1
   // Nobody waits for a warp without units: it could fall two steps behind and then wait for a phase that is over, or let its workgroup
   // end while others still send to it.
-  if (first_unit >= end_unit) return;
+  if (first_of_warp >= end_unit) return;
 #endif
 
-  for (int step = 0; step < RLX_STEPS; ++step) {
-    const int now = step % 2;
+  for (int even = 0; even < RLX_STEPS; even += 2) {
+    RLX_UNROLL for (int now = 0; now < 2; ++now) {
+      const int step = even + now;
+      if (step >= RLX_STEPS) break;
+      const float x = x_of_steps[now];
 #if RLX_SHARERS > 1
-    if (step > 0) {
-      await(barriers + 8 * now, static_cast<rlx_u32>((step - 1) / 2 % 2));
-      if (thread == 0) expect(barriers + 8 * now, kStepBytes);
-    }
-#endif
-    float sums[kSums];
-    RLX_UNROLL for (int i = 0; i < kSums; ++i) sums[i] = 0.0f;
-    RLX_UNROLL for (int i = 0; i < kPieces; ++i) {
-      float near[RLX_SEQUENCES][kPiece];
-      RLX_UNROLL for (int b = 0; b < RLX_SEQUENCES; ++b) {
-        const float* const from = h_of_steps + (now * RLX_SEQUENCES + b) * kDepth + (lane + 32 * i) * 4;
-        RLX_UNROLL for (int k = 0; k < kPiece; k += 4) {
-          const float4 four = *reinterpret_cast<const float4*>(from + k * (kDepth / kPiece));
-          near[b][k] = four.x;
-          near[b][k + 1] = four.y;
-          near[b][k + 2] = four.z;
-          near[b][k + 3] = four.w;
-        }
+      if (step > 0) {
+        await(barriers + 8 * now, static_cast<rlx_u32>((step - 1) / 2 % 2));
+        if (thread == 0) expect(barriers + 8 * now, kStepBytes);
       }
-      RLX_UNROLL for (int r = 0; r < kRows; ++r) {
-        float w[kPiece];
-        const int place = i * kRows + r;
-        unpack(place < RLX_HELD_PIECES ? held[place < RLX_HELD_PIECES ? place : 0]
-                                       : weights_left[(place - RLX_HELD_PIECES) * RLX_BLOCK_SIZE],
-               w);
+#endif
+      float sums[kSums];
+      RLX_UNROLL for (int i = 0; i < kSums; ++i) sums[i] = 0.0f;
+      RLX_UNROLL for (int i = 0; i < kPieces; ++i) {
+        float near[RLX_SEQUENCES][kPiece];
         RLX_UNROLL for (int b = 0; b < RLX_SEQUENCES; ++b) {
-          float& sum = sums[(r / RLX_GATES * RLX_SEQUENCES + b) * kPlaces + r % RLX_GATES];
-          RLX_UNROLL for (int k = 0; k < kPiece; ++k) sum += w[k] * near[b][k];
+          const float* const from = h_of_steps + (now * RLX_SEQUENCES + b) * kDepth + (team_lane + RLX_TEAM * i) * 4;
+          RLX_UNROLL for (int k = 0; k < kPiece; k += 4) {
+            const float4 four = *reinterpret_cast<const float4*>(from + k * (kDepth / kPiece));
+            near[b][k] = four.x;
+            near[b][k + 1] = four.y;
+            near[b][k + 2] = four.z;
+            near[b][k + 3] = four.w;
+          }
+        }
+        RLX_UNROLL for (int r = 0; r < kRows; ++r) {
+          float w[kPiece];
+          const int place = i * kRows + r;
+          unpack(place < RLX_HELD_PIECES ? held[place < RLX_HELD_PIECES ? place : 0]
+                                         : weights_left[(place - RLX_HELD_PIECES) * RLX_BLOCK_SIZE],
+                 w);
+          RLX_UNROLL for (int b = 0; b < RLX_SEQUENCES; ++b) {
+            float& sum = sums[(r / RLX_GATES * RLX_SEQUENCES + b) * kPlaces + r % RLX_GATES];
+            RLX_UNROLL for (int k = 0; k < kPiece; ++k) sum += w[k] * near[b][k];
+          }
         }
       }
-    }
-    exchange<kSums, 16>(sums, lane);
-    const auto of_gate = [&](float value, int which) {
-      return __shfl_sync(0xFFFFFFFFu, value, first_lane + which * kGateLanes);
-    };
-    float new_h = h;
-    float new_c = c;
+      exchange<kSums, RLX_TEAM / 2>(sums, lane);
+      const auto of_gate = [&](float value, int which) {
+        return __shfl_sync(0xFFFFFFFFu, value, first_lane + which * kGateLanes);
+      };
+      float new_h = h;
+      float new_c = c;
 #if RLX_CELL == 0
-    float to_gate = x + sums[0];
+      float to_gate = x + sums[0];
 #if RLX_HAS_PEEPHOLE
-    if (gate < 2) to_gate += (gate == 0 ? peephole[0] : peephole[2]) * c;
+      if (gate < 2) to_gate += (gate == 0 ? peephole[0] : peephole[2]) * c;
 #endif
-    const float open = gate == 2 ? rlx_tanh(to_gate) : rlx_sigmoid(to_gate);
-    new_c = of_gate(open, 1) * c + of_gate(open, 0) * of_gate(open, 2);
+      const float open = rlx_cell_gate(to_gate, gate == 2);
+      new_c = of_gate(open, 1) * c + of_gate(open, 0) * of_gate(open, 2);
 #if RLX_HAS_PEEPHOLE
-    new_h = rlx_sigmoid(of_gate(to_gate, 3) + peephole[1] * new_c) * rlx_tanh(new_c);
+      new_h = rlx_cell_sigmoid(of_gate(to_gate, 3) + peephole[1] * new_c) * rlx_cell_tanh(new_c);
 #else
-    new_h = of_gate(open, 3) * rlx_tanh(new_c);
+      new_h = of_gate(open, 3) * rlx_cell_tanh(new_c);
 #endif
 #elif RLX_CELL == 1
-    const float open = rlx_sigmoid(x + sums[0]);
-    float inner = of_gate(sums[0], 2);
+      const float open = rlx_cell_sigmoid(x + sums[0]);
+      float inner = of_gate(sums[0], 2);
 #if RLX_HAS_BIAS
-    inner += bias;
+      inner += bias;
 #endif
-    const float fresh = rlx_tanh(of_gate(x, 2) + of_gate(open, 0) * inner);
-    const float update = of_gate(open, 1);
-    new_h = (1.0f - update) * fresh + update * h;
+      const float fresh = rlx_cell_tanh(of_gate(x, 2) + of_gate(open, 0) * inner);
+      const float update = of_gate(open, 1);
+      new_h = (1.0f - update) * fresh + update * h;
 #else
-    const float sum = of_gate(x + sums[0], 0);
+      const float sum = of_gate(x + sums[0], 0);
 #if RLX_CELL == 3
-    new_h = rlx_tanh(sum);
+      new_h = rlx_cell_tanh(sum);
 #else
-    new_h = sum < 0.0f ? 0.0f : sum;
+      new_h = sum < 0.0f ? 0.0f : sum;
 #endif
 #endif
-    const bool runs = step < length;
-    if (runs) {
-      h = new_h;
-      c = new_c;
-    }
-    const int place = ((1 - now) * RLX_SEQUENCES + own) * kDepth + place_of(unit);
-#if RLX_SHARERS > 1
-    if (step + 1 < RLX_STEPS && is_unit) {
-      for (int target = lane - first_lane; target < RLX_SHARERS; target += kPairLanes) {
-        send(rlx_cluster_address(h_address + static_cast<rlx_u32>(place * 4), static_cast<rlx_u32>(target)), h,
-             rlx_cluster_address(barriers + 8 * (1 - now), static_cast<rlx_u32>(target)));
+      const bool runs = step < length;
+      if (runs) {
+        h = new_h;
+        c = new_c;
       }
-    }
+      const int place = ((1 - now) * RLX_SEQUENCES + own) * kDepth + place_of(unit);
+#if RLX_SHARERS > 1
+      if (step + 1 < RLX_STEPS && is_unit) {
+        for (int target = lane - first_lane; target < RLX_SHARERS; target += kPairLanes) {
+          send(rlx_cluster_address(h_address + static_cast<rlx_u32>(place * 4), static_cast<rlx_u32>(target)), h,
+               rlx_cluster_address(barriers + 8 * (1 - now), static_cast<rlx_u32>(target)));
+        }
+      }
 #else
-    if (is_unit && lane == first_lane) h_of_steps[place] = h;
-    rlx_barrier();
+      if (is_unit && lane == first_lane) h_of_steps[place] = h;
+      rlx_barrier();
 #endif
-    x = load_x(step + 1);
-    if (stores) {
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, y_of_sequence + rlx_i64(time_of(step)) * RLX_Y_TIME, runs ? h : 0.0f);
+      x_of_steps[now] = load_x(step + 2);
+      if (stores) {
+        RLX_CAT(rlx_store_, RLX_Y)(p.y, y_of_sequence + rlx_i64(time_of(step)) * RLX_Y_TIME, runs ? h : 0.0f);
+      }
     }
   }
 #if RLX_HAS_H

@@ -281,7 +281,7 @@ struct RoiAlignParams {
 };
 
 // One layer of a recurrent network. bias, lengths, peephole and, where states begin as zeros, h0 and c0 are 0; h and c are the states
-// behind the steps, 0 where nobody wants them. step: of the form that takes one alone.
+// behind the steps, 0 where nobody wants them. step: of the form that takes one alone. exchange: of recurrence_together.
 struct RecurrenceParams {
   rlx_ptr x;
   rlx_ptr w;
@@ -296,6 +296,7 @@ struct RecurrenceParams {
   rlx_uint step;
   rlx_uint padding;  // read by no kernel
   rlx_ptr index_errors;
+  rlx_ptr exchange;
 };
 
 // Ordering along an axis; values or indices are 0 where absent; keys and places are scratch.

@@ -9,12 +9,13 @@ namespace rlx {
 
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
-inline constexpr uint16_t kPlanMinor = 5;  // the newest known
+inline constexpr uint16_t kPlanMinor = 6;  // the newest known
 // Of plans without profiles that have free symbols or weights in other files, and of those that
 // have neither: nothing in them is newer.
 inline constexpr uint16_t kPlanMinorFree = 3;
 inline constexpr uint16_t kPlanMinorPlain = 2;
 inline constexpr uint16_t kPlanMinorProfiles = 4;
+inline constexpr uint16_t kPlanMinorTogether = 6;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;

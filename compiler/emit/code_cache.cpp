@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "RLXKERN4";  // the digit is the format's version
+constexpr std::string_view kMagic = "RLXKERN5";  // the digit is the format's version
 // The largest kernel takes some 200 KB; what is larger is no entry.
 constexpr uint64_t kMaxEntryBytes = uint64_t{64} << 20;
 
@@ -44,6 +44,7 @@ std::string encode(const std::string& key, const KernelCode& code) {
   append(body, code.dynamic_shared_bytes);
   append(body, code.cluster_x);
   append(body, code.waits_for_predecessors ? 1 : 0);
+  append(body, code.runs_together ? 1 : 0);
   append(body, code.features);
   append(body, code.subgroup_size);
   append(body, code.entry_point.size());
@@ -96,6 +97,7 @@ std::optional<KernelCode> decode(std::string_view entry, std::string_view key) {
   code.dynamic_shared_bytes = reader.number32();
   code.cluster_x = reader.number32();
   code.waits_for_predecessors = reader.number() != 0;
+  code.runs_together = reader.number() != 0;
   code.features = reader.number();
   code.subgroup_size = reader.number32();
   code.entry_point = std::string(reader.take(reader.number()));

@@ -108,6 +108,7 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
       .dynamic_shared_bytes = facts->dynamic_shared_bytes,
       .cluster_x = has_clusters(architecture.number) ? facts->cluster_x : 1,
       .waits_for_predecessors = output.ptx.find("griddepcontrol.wait") != std::string::npos,
+      .runs_together = facts->runs_together,
       .features = 0};
   code.ptx = code.cubin;
   code.ptx.format = CodeFormat::Ptx;

@@ -25,6 +25,7 @@ struct KernelCode {
   uint32_t dynamic_shared_bytes = 0;    // CUDA: the part that the launch asks for
   uint32_t cluster_x = 1;               // CUDA: workgroups of a cluster along x
   bool waits_for_predecessors = false;  // CUDA: the code itself waits for the grids before it
+  bool runs_together = false;           // CUDA: all workgroups of a grid run at once
   uint64_t features = 0;                // Vulkan: mask of features.def
   uint32_t subgroup_size = 0;           // Vulkan: that the code needs; 0: any
   bool operator==(const KernelCode&) const = default;

@@ -578,7 +578,7 @@ Offset<fb::Variant> variant_table(FlatBufferBuilder& builder, const KernelCode& 
                            placed.offset_bytes, placed.size_bytes, placed.hash, entry_point,
                            code.workgroup.x, code.workgroup.y, code.workgroup.z, code.subgroup_size,
                            code.shared_bytes, code.features, code.dynamic_shared_bytes,
-                           code.cluster_x, code.waits_for_predecessors);
+                           code.cluster_x, code.waits_for_predecessors, code.runs_together);
 }
 
 Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t index,
@@ -597,8 +597,10 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
     if (pointer.addend_bytes != 0) addends.emplace_back(position, pointer.addend_bytes);
   }
   std::vector<Offset<fb::Variant>> variants;
-  for (size_t i = 0; i < codes.size(); ++i)
+  for (size_t i = 0; i < codes.size(); ++i) {
     variants.push_back(variant_table(builder, codes[i], placed[i]));
+    result_.has_together |= codes[i].runs_together;
+  }
   std::vector<Offset<fb::TensorMap>> maps;
   for (const TensorMap& map : specialization.maps) {
     const std::optional<fb::PixelWindow> window = window_of(map);

@@ -22,6 +22,7 @@ struct PlanIndex {
   bool has_free_sizes = false;
   uint64_t region_count = 0;
   bool has_lines_of_range = false;  // a tensor map with kLinesOfRange
+  bool has_together = false;        // code whose workgroups run at once
   bool has_pixel_window = false;    // a tensor map with a PixelWindow
   PlanVulkanTarget vulkan{};  // least limits and features that all of the plan's programs need
   std::vector<PlanProfile> profiles;  // of the header; none where no kind has several programs

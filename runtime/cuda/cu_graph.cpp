@@ -35,8 +35,11 @@ class Launch {
       std::memcpy(params_.data() + relocation.position(), &address, sizeof address);
     }
     const fb::Variant& variant = *kernel_.variant;
+    const uint64_t groups = uint64_t{step.grid_x()} * step.grid_y() * step.grid_z();
+    runs_together_ = variant.runs_together() && groups <= kernel_.most_together;
+    const bool is_alone = variant.runs_together() && !runs_together_;
     node_ = {.func = kernel_.function,
-             .gridDimX = step.grid_x(),
+             .gridDimX = is_alone ? 1 : step.grid_x(),
              .gridDimY = step.grid_y(),
              .gridDimZ = step.grid_z(),
              .blockDimX = variant.workgroup_x(),
@@ -53,9 +56,13 @@ class Launch {
 
   [[nodiscard]] const CUDA_KERNEL_NODE_PARAMS& node() const { return node_; }
   [[nodiscard]] const fb::Variant& variant() const { return *kernel_.variant; }
+  // All workgroups must run at once. A grid of such code that the device has no room for has one
+  // workgroup along x, which does the work of the others (cuda_kernels/lib/prelude.inc).
+  [[nodiscard]] bool runs_together() const { return runs_together_; }
 
  private:
   const LoadedKernel& kernel_;
+  bool runs_together_ = false;
   alignas(16) std::array<std::byte, kMaxParamsBytes> params_;
   TensorMaps maps_{};
   std::array<void*, 2> arguments_ = {params_.data(), maps_.data()};
@@ -380,6 +387,13 @@ class GraphBuilder {
           api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
           text_of("a cluster of ", value.clusterDim.x, " workgroups")));
     }
+    if (launch.runs_together()) {
+      CUlaunchAttributeValue value{};
+      value.cooperative = 1;
+      RLX_RETURN_IF_ERROR(context_.check(
+          api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value),
+          "a grid whose workgroups run at once"));
+    }
     bool is_early = false;
     RLX_RETURN_IF_ERROR(may_start_early(launch.variant(), before, is_early));
     if (!is_early) return add_edges(before, node, {}, graph_);
@@ -391,11 +405,12 @@ class GraphBuilder {
     for (const CUgraphNode node : before) ++successors_[node];
   }
 
-  // A kernel that waits by itself may start while the only kernel before it still runs.
+  // A kernel that waits by itself may start while the only kernel before it still runs; not one
+  // whose workgroups all need their place at once.
   Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
                          bool& is_early) {
-    is_early = variant.waits_for_predecessors() && has_clusters(variant.architecture()) &&
-               before.size() == 1;
+    is_early = variant.waits_for_predecessors() && !variant.runs_together() &&
+               has_clusters(variant.architecture()) && before.size() == 1;
     if (!is_early) return {};
     int type = 0;
     RLX_RETURN_IF_ERROR(

@@ -68,6 +68,30 @@ Status ModuleSet::load(Context& context, const PlanView& plan, uint32_t kernel,
 
 namespace {
 
+// How many workgroups all multiprocessors hold; 0 where the device does not launch such grids.
+Status find_most_together(Context& context, const fb::Variant& variant, CUfunction function,
+                          uint64_t& most) {
+  const Api& api = context.api;
+  CUdevice device = 0;
+  int multiprocessors = 0;
+  int launches = 0;
+  int groups = 0;
+  const uint32_t threads = variant.workgroup_x() * variant.workgroup_y() * variant.workgroup_z();
+  RLX_RETURN_IF_ERROR(context.check(api.cuCtxGetDevice(&device), "cuCtxGetDevice"));
+  for (const auto& [attribute, value] :
+       {std::pair(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors),
+        std::pair(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &launches)}) {
+    RLX_RETURN_IF_ERROR(
+        context.check(api.cuDeviceGetAttribute(value, attribute, device), "cuDeviceGetAttribute"));
+  }
+  RLX_RETURN_IF_ERROR(context.check(
+      api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&groups, function, static_cast<int>(threads),
+                                                      variant.dynamic_shared_bytes()),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  most = launches == 0 ? 0 : static_cast<uint64_t>(groups) * static_cast<uint64_t>(multiprocessors);
+  return {};
+}
+
 // The kernel's function, with what it needs beyond the defaults allowed to it.
 Status find_function(Context& context, const PlanView& plan, uint32_t kernel, CUmodule module,
                      LoadedKernel& loaded) {
@@ -90,6 +114,8 @@ Status find_function(Context& context, const PlanView& plan, uint32_t kernel, CU
                           function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                       text_of(what, ": a cluster of ", variant.cluster_x(), " workgroups")));
   }
+  if (variant.runs_together())
+    RLX_RETURN_IF_ERROR(find_most_together(context, variant, function, loaded.most_together));
   loaded.function = function;
   return {};
 }

@@ -25,6 +25,8 @@ struct LoadedKernel {
   CUfunction function = nullptr;  // null where no step uses the kernel
   const fb::Variant* variant = nullptr;
   std::string text;  // variant_text
+  // Of a variant that runs together: the most workgroups of a grid that the device has room for.
+  uint64_t most_together = 0;
 };
 
 // One module for each distinct piece of code, and each kernel that a step of the plan dispatches.

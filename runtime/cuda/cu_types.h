@@ -81,10 +81,12 @@ inline constexpr int CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5;
 inline constexpr int CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y = 6;
 inline constexpr int CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z = 7;
 inline constexpr int CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10;
+inline constexpr int CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16;
 inline constexpr int CU_DEVICE_ATTRIBUTE_INTEGRATED = 18;
 inline constexpr int CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38;
 inline constexpr int CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75;
 inline constexpr int CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76;
+inline constexpr int CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = 95;
 inline constexpr int CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97;
 
 // CUfunction_attribute.
@@ -107,6 +109,7 @@ inline constexpr int CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1;
 inline constexpr int CU_GRAPH_NODE_TYPE_KERNEL = 0;
 inline constexpr uint8_t CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1;
 inline constexpr uint8_t CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1;
+inline constexpr int CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2;
 inline constexpr int CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4;
 inline constexpr int CU_GRAPH_NODE_TYPE_CONDITIONAL = 13;
 inline constexpr int CU_GRAPH_COND_TYPE_IF = 0;
@@ -180,6 +183,7 @@ struct CUDA_MEMCPY3D {
 
 union CUlaunchAttributeValue {
   char pad[64];
+  int cooperative;
   struct {
     unsigned x, y, z;
   } clusterDim;

@@ -125,6 +125,7 @@ Sha256Digest KernelContract::of(const fb::Variant& variant) const {
   contract.add(variant.dynamic_shared_bytes());
   contract.add(variant.cluster_x());
   contract.add(variant.waits_for_predecessors());
+  if (variant.runs_together()) contract.add(true);
   Sha256 whole = kernel_;
   whole.update(contract.bytes());
   return whole.finish();

@@ -281,6 +281,7 @@ std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::strin
   }
   facts.dynamic_shared_bytes = elf.constant("rlx_dynamic_shared_bytes").value_or(0);
   facts.cluster_x = elf.constant("rlx_cluster_x").value_or(1);
+  facts.runs_together = elf.constant("rlx_together").value_or(0) != 0;
   if (const auto contract = elf.variable(kCudaContractName, sizeof(Sha256Digest));
       !contract.empty())
     std::copy(contract.begin(), contract.end(), facts.contract.emplace().begin());

@@ -24,9 +24,11 @@ struct CubinFacts {
   uint32_t params_bytes = 0;
   uint32_t max_threads = 0;          // of a workgroup
   uint32_t static_shared_bytes = 0;  // of a workgroup
-  // The constants of RLX_DYNAMIC_SHARED and RLX_CLUSTER (cuda_kernels/lib/prelude.inc).
+  // The constants of RLX_DYNAMIC_SHARED, RLX_CLUSTER and RLX_TOGETHER
+  // (cuda_kernels/lib/prelude.inc).
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
+  bool runs_together = false;
   // What the constant kCudaContractName holds; nullopt where there is none.
   std::optional<Sha256Digest> contract;
 };

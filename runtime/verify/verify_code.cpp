@@ -220,12 +220,14 @@ class CodeVerifier {
     const bool cluster_fits = variant.cluster_x() >= 1 && variant.cluster_x() <= kMaxCluster;
     const bool shared_fits = variant.dynamic_shared_bytes() <= variant.shared_bytes() &&
                              (target.has_dynamic_shared || variant.dynamic_shared_bytes() == 0);
-    if ((is_late || !late_fields) && cluster_fits && shared_fits) return;
+    const bool together_fits = variant.target() == fb::TargetKind::Cuda || !variant.runs_together();
+    if ((is_late || !late_fields) && cluster_fits && shared_fits && together_fits) return;
     fault(VerifyRule::LaunchFields, target.name, " code for architecture ", variant.architecture(),
           " has clusters of ", variant.cluster_x(), " workgroups, ",
           variant.waits_for_predecessors() ? "waits" : "does not wait",
-          " for its predecessors, and has ", variant.dynamic_shared_bytes(),
-          " bytes of dynamic shared memory of ", variant.shared_bytes(), " in all");
+          " for its predecessors, runs ", variant.runs_together() ? "together" : "in any order",
+          ", and has ", variant.dynamic_shared_bytes(), " bytes of dynamic shared memory of ",
+          variant.shared_bytes(), " in all");
   }
 
   void verify_cuda(const fb::Variant& variant, const CodeFacts& code) {
@@ -268,6 +270,11 @@ class CodeVerifier {
     if (cluster != variant.cluster_x()) {
       fault(VerifyRule::CubinCluster, "cubin has clusters of ", cluster, ", recorded are ",
             variant.cluster_x());
+    }
+    if (facts.runs_together != variant.runs_together()) {
+      fault(VerifyRule::CubinTogether, "workgroups of the cubin ",
+            facts.runs_together ? "wait" : "do not wait", " for each other, recorded is that they ",
+            variant.runs_together() ? "do" : "do not");
     }
     verify_contract(variant, facts.contract);
   }

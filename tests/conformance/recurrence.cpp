@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of recurrence: sizes that choose between its kernels, and vectors that do not fit.
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/support/case.h"
 
@@ -16,6 +18,76 @@ Case layer_case(std::string law, const std::string& cell, int64_t gates, int64_t
           .attributes = R"({"cell": ")" + cell + R"(", "dtype": ")" + dtype + R"("})",
           .tolerance = Tolerance::Norm,
           .outputs = cell == "lstm" ? size_t{3} : size_t{2}};
+}
+
+// Layers whose weights no cluster has room for, with all that a node may have.
+struct LargeLayer {
+  std::string cell = "lstm";
+  int64_t gates = 4;
+  int64_t batch = 9;
+  int64_t hidden = 1024;
+  DType w = DType::f16;
+  std::string direction = "forward";
+  std::string layout = "bsi";
+  std::vector<double> lengths = {};
+  bool states = false;
+  bool vectors = false;  // the bias of a GRU, the peepholes of an LSTM
+};
+
+Case large_case(std::string law, const LargeLayer& layer) {
+  const int64_t steps = 5;
+  const int64_t directions = layer.direction == "bidirectional" ? 2 : 1;
+  const int64_t wide = directions * layer.gates * layer.hidden;
+  const bool time_first = layer.layout == "sbi";
+  const bool is_lstm = layer.cell == "lstm";
+  const std::optional<CaseTensor> state =
+      layer.states ? std::optional(tensor(DType::f32, {directions, layer.batch, layer.hidden}))
+                   : std::nullopt;
+  const auto vector = [&](int64_t count) {
+    return tensor(DType::f32, {directions, count * layer.hidden}).uniform(-0.4, 0.4).param();
+  };
+  Case made{
+      .name = std::move(law),
+      .op = "recurrence",
+      .inputs = {tensor(DType::f32, time_first ? Shape{steps, layer.batch, wide}
+                                               : Shape{layer.batch, steps, wide}),
+                 tensor(layer.w, {directions, layer.gates * layer.hidden, layer.hidden})
+                     .uniform(-0.1, 0.1)
+                     .param(),
+                 std::nullopt, state, is_lstm ? state : std::nullopt, std::nullopt, std::nullopt},
+      .attributes = R"({"cell": ")" + layer.cell + R"(", "direction": ")" + layer.direction +
+                    R"(", "layout": ")" + layer.layout + R"(", "dtype": ")" +
+                    std::string(name_of(layer.w)) + R"("})",
+      .tolerance = Tolerance::Norm,
+      .outputs = is_lstm ? size_t{3} : size_t{2}};
+  if (layer.vectors && layer.cell == "gru") made.inputs[2] = vector(1);
+  if (layer.vectors && is_lstm) made.inputs[6] = vector(3);
+  if (!layer.lengths.empty()) made.inputs[5] = tensor(DType::i32, {layer.batch}).of(layer.lengths);
+  return made;
+}
+
+void add_large_cases(std::vector<Case>& cases) {
+  cases.push_back(large_case("a large layer", {.batch = 33}));
+  cases.push_back(large_case("a large layer of one sequence", {.batch = 1, .w = DType::bf16}));
+  cases.push_back(large_case("a large layer, states and peepholes, backward",
+                             {.batch = 17,
+                              .hidden = 1000,
+                              .direction = "reverse",
+                              .lengths = {5, 0, 1, 2, 3, 4, 5, 5, 5, 1, 9, -1, 2, 3, 4, 5, 3},
+                              .states = true,
+                              .vectors = true}));
+  cases.push_back(large_case("a large layer of two directions, time first",
+                             {.cell = "gru",
+                              .gates = 3,
+                              .batch = 11,
+                              .hidden = 1016,
+                              .direction = "bidirectional",
+                              .layout = "sbi",
+                              .lengths = {5, 0, 1, 2, 3, 4, 5, 5, 5, 1, 2},
+                              .states = true,
+                              .vectors = true}));
+  cases.push_back(large_case("a large layer of more sequences than at once",
+                             {.cell = "tanh", .gates = 1, .batch = 150, .w = DType::bf16}));
 }
 
 }  // namespace
@@ -36,6 +108,7 @@ std::vector<Case> recurrence_cases() {
   nan.inputs[0]->fill = FillKind::Values;
   nan.inputs[0]->values = values;
   cases.push_back(nan);
+  add_large_cases(cases);
   return cases;
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
       "  rlx_barrier();\n"
       "  rlx_store_f32(p.y, rlx_local_index, tile[63 - rlx_local_index] + dynamic[5]);",
       "RLX_SHARED float tile[128];\nRLX_DYNAMIC_SHARED(RLX_BLOCK_SIZE * 4 + 1024);\n"
-      "RLX_CLUSTER(2);");
+      "RLX_CLUSTER(2);\nRLX_TOGETHER;");
   for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
     INFO(architecture);
     const bool late = architecture != std::string_view("sm_80");
@@ -108,6 +108,7 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
     CHECK(code.dynamic_shared_bytes == 1280);
     CHECK(code.shared_bytes == 1280 + 512);
     CHECK(code.cluster_x == (late ? 2u : 1u));
+    CHECK(code.runs_together);
     const CubinFacts facts = facts_of(code);
     CHECK(facts.registers > 0);
     CHECK(facts.local_bytes == 0);

@@ -58,6 +58,13 @@ std::vector<Fixture> cuda_fixtures() {
                    [](SpecVariant& v) { v.dynamic_shared_bytes = 4; }),
       {Rule::LaunchFields, "SPIR-V that waits",
        [](PlanSpec& spec) { spec.kernels[0].variants[0].waits_for_predecessors = true; }},
+      {Rule::LaunchFields, "SPIR-V whose workgroups run at once",
+       [](PlanSpec& spec) { spec.kernels[0].variants[0].runs_together = true; }},
+      cubin_fixture(Rule::CubinTogether,
+                    "workgroups that wait for each other, which is not recorded",
+                    {.runs_together = true}),
+      cuda_fixture(Rule::CubinTogether, "workgroups recorded as waiting for each other", kCubin,
+                   [](SpecVariant& v) { v.runs_together = true; }),
       cubin_fixture(Rule::CubinParams, "a cubin of other params", {.params_bytes = 32}),
       cubin_fixture(Rule::CubinWorkgroup, "a cubin of smaller workgroups", {.max_threads = 63}),
       cubin_fixture(Rule::CubinShared, "shared memory that is not recorded",
@@ -86,7 +93,8 @@ TEST_CASE("a cubin tells what its kernel needs") {
                                   .local_bytes = 16,
                                   .static_shared_bytes = 1000,
                                   .dynamic_shared_bytes = 50000,
-                                  .cluster_x = 4});
+                                  .cluster_x = 4,
+                                  .runs_together = true});
   const std::optional<CubinFacts> facts = read_cubin(cubin, "main", 90);
   REQUIRE(facts.has_value());
   CHECK(facts->params_bytes == 40);
@@ -96,6 +104,7 @@ TEST_CASE("a cubin tells what its kernel needs") {
   CHECK(facts->static_shared_bytes == 1000);
   CHECK(facts->dynamic_shared_bytes == 50000);
   CHECK(facts->cluster_x == 4);
+  CHECK(facts->runs_together);
 }
 
 TEST_CASE("a damaged cubin is refused or read, never followed out of its bytes") {

@@ -124,6 +124,16 @@ def recurrent(name, dtype, op, gates, sequences, steps, hidden, direction="forwa
     return with_grid_beside(g)
 
 
+def recurrent_side_by_side(name, dtype, op, gates, sequences, steps, hidden):
+    """Two layers that do not wait for each other, each of which needs many multiprocessors at once."""
+    g = Graph(name, dtype)
+    for i in range(2):
+        x = g.node("relu", [g.input(f"x{i}", [sequences, steps, hidden])], f"x.relu{i}")
+        weights = [g.scaled(f"{part}{i}", [gates * hidden * hidden], hidden**-0.5) for part in ("w_ih", "w_hh")]
+        g.output(g.node(op, [x, *weights], f"y{i}", hidden_size=hidden))
+    return with_grid_beside(g)
+
+
 def case(builder, name, *arguments, kernel, clusters=False, precision="f32", define="", **options):
     return Case(name, lambda: builder(name, *arguments, **options), kernel, clusters, precision, define)
 
@@ -239,14 +249,23 @@ def attention_cases():
 
 
 def recurrent_cases():
-    """recurrence_cluster: weights in registers and in shared memory, states that workgroups send each other."""
+    """recurrence_cluster: weights in registers and in shared memory, states that workgroups send each other; recurrence_together: the same
+    among workgroups that all run at once."""
     cluster, cases = "recurrence_cluster", []
+    together = "recurrence_together"
+    for op, gates, sequences, steps, hidden, direction in [("lstm", 4, 33, 65, 1024, "forward"), ("lstm", 4, 1, 67, 1000, "reverse"),
+                                                           ("gru", 3, 19, 63, 1016, "bidirectional"), ("rnn", 1, 150, 33, 1536, "forward")]:
+        for dtype in ("f16", "bf16"):
+            cases.append(case(recurrent, f"{op}-{dtype}-{sequences}x{steps}x{hidden}-{direction}", dtype, op, gates, sequences, steps, hidden,
+                              direction, kernel=together))
+    cases.append(case(recurrent_side_by_side, "lstm-f16-pair-9x65x1024", "f16", "lstm", 4, 9, 65, 1024, kernel=together))
     for op, gates, sequences, steps, hidden, direction in [("lstm", 4, 1, 67, 512, "forward"), ("lstm", 4, 3, 65, 504, "reverse"),
                                                            ("lstm", 4, 7, 129, 248, "bidirectional"), ("gru", 3, 2, 63, 384, "forward"),
                                                            ("rnn", 1, 5, 127, 264, "bidirectional")]:
         for dtype in ("f16", "f32"):
+            kernel = together if op == "lstm" and dtype == "f16" else cluster
             cases.append(case(recurrent, f"{op}-{dtype}-{sequences}x{steps}x{hidden}-{direction}", dtype, op, gates, sequences, steps, hidden,
-                              direction, kernel=cluster, clusters=True))
+                              direction, kernel=kernel, clusters=kernel == cluster))
     return cases
 
 

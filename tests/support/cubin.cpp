@@ -120,6 +120,10 @@ std::vector<std::byte> make_cubin(const CubinOptions& options) {
     elf.add_symbol("rlx_cluster_x", constants_section, constants.size());
     append(constants, *options.cluster_x);
   }
+  if (options.runs_together) {
+    elf.add_symbol("rlx_together", constants_section, constants.size());
+    append(constants, uint32_t{1});
+  }
   if (options.has_contract) {
     elf.add_symbol(std::string(kCudaContractName), constants_section, constants.size());
     append(constants, Sha256Digest{});

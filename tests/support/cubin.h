@@ -20,6 +20,7 @@ struct CubinOptions {
   uint32_t static_shared_bytes = 0;
   std::optional<uint32_t> dynamic_shared_bytes;
   std::optional<uint32_t> cluster_x;
+  bool runs_together = false;
   bool has_contract = true;  // a place for it
 };
 std::vector<std::byte> make_cubin(const CubinOptions& options = {});

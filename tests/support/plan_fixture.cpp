@@ -126,7 +126,8 @@ Offset<fb::Kernel> write_record(FlatBufferBuilder& builder, const SpecKernel& ke
         variant.code_hash.value_or(XXH3_64bits(codes[i].data(), codes[i].size())),
         variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1],
         variant.workgroup[2], 0, variant.shared_bytes, variant.features,
-        variant.dynamic_shared_bytes, variant.cluster_x, variant.waits_for_predecessors));
+        variant.dynamic_shared_bytes, variant.cluster_x, variant.waits_for_predecessors,
+        variant.runs_together));
   }
   std::vector<Offset<fb::TensorMap>> maps;
   for (const fb::TensorMapT& map : kernel.maps) maps.push_back(fb::CreateTensorMap(builder, &map));

@@ -66,6 +66,7 @@ struct SpecVariant {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
   bool waits_for_predecessors = false;
+  bool runs_together = false;
   bool names_contract = true;  // serialise() puts the digest of the record into the code
 };
 

@@ -159,6 +159,7 @@ struct VariantFacts {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
   bool waits_for_predecessors = false;
+  bool runs_together = false;
   // Of each thread, as the cubin says: registers, and bytes of local memory.
   std::optional<uint32_t> registers;
   std::optional<uint32_t> local_bytes;

@@ -221,6 +221,7 @@ Json variant_json(const VariantFacts& variant) {
                {"dynamic_shared_bytes", variant.dynamic_shared_bytes},
                {"cluster_x", variant.cluster_x},
                {"waits_for_predecessors", variant.waits_for_predecessors},
+               {"runs_together", variant.runs_together},
                {"features", variant.features},
                {"sha256", variant.digest}};
   if (variant.registers) json["registers"] = *variant.registers;

@@ -20,6 +20,7 @@ VariantFacts variant_facts(const PlanView& plan, const fb::Kernel& kernel,
       .dynamic_shared_bytes = variant.dynamic_shared_bytes(),
       .cluster_x = variant.cluster_x(),
       .waits_for_predecessors = variant.waits_for_predecessors(),
+      .runs_together = variant.runs_together(),
       .features = feature_names(variant.features()),
       .digest = hex_text(plan.code_digest(kernel, variant))};
   if (variant.format() != fb::CodeFormat::Cubin) return facts;
@@ -44,6 +45,7 @@ std::string notes_text(const VariantFacts& variant) {
   if (variant.subgroup_size > 0) add("subgroups of " + std::to_string(variant.subgroup_size));
   if (variant.cluster_x > 1) add("clusters of " + std::to_string(variant.cluster_x));
   if (variant.waits_for_predecessors) add("waits for its predecessors itself");
+  if (variant.runs_together) add("all workgroups at once");
   for (const std::string_view feature : variant.features) add(std::string(feature));
   return text;
 }

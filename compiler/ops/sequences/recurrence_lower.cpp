@@ -9,7 +9,7 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/offers.h"
-#include "compiler/ops/sequences/recurrence.h"
+#include "compiler/ops/sequences/recurrence_forms.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -24,41 +24,11 @@ constexpr int64_t kMostStepwise = 4096;
 // Of a step inside a workgroup: barrier, latencies of shared memory, activations.
 constexpr double kInnerStepMicroseconds = 1.2;
 
-struct Recurrence {
-  CellKind cell = CellKind::Lstm;
-  SequenceForm form;
-  Dim batch;
-  Dim steps;
-  int64_t hidden = 0;
-  TensorRef x;
-  TensorRef w;
-  TensorRef y;
-  // Of inputs 2 to 6 and of the outputs behind y, those that are there.
-  std::optional<TensorRef> bias;
-  std::optional<TensorRef> h0;
-  std::optional<TensorRef> c0;
-  std::optional<TensorRef> lengths;
-  std::optional<TensorRef> peephole;
-  std::optional<TensorRef> h;
-  std::optional<TensorRef> c;
-
-  [[nodiscard]] int64_t gates() const { return gates_of(cell); }
-  [[nodiscard]] uint64_t weight_bytes() const {  // of one direction
-    return static_cast<uint64_t>(gates() * hidden * hidden * element_bytes(w.dtype()));
-  }
-};
+}  // namespace
 
 bool has_free_sizes(const Recurrence& problem) {
   return problem.batch.is_free() || problem.steps.is_free();
 }
-
-// How the threads of a workgroup divide: `lanes` neighbours share a unit of h.
-struct CellPlan {
-  uint32_t width = 1;  // depths that a thread loads at once
-  uint32_t lanes = 1;
-  uint32_t units = 1;  // at once
-  int64_t sequences = 1;
-};
 
 CellPlan cell_plan(const OfferContext& at, const Recurrence& problem, uint32_t threads) {
   CellPlan plan;
@@ -73,16 +43,22 @@ CellPlan cell_plan(const OfferContext& at, const Recurrence& problem, uint32_t t
   return plan;
 }
 
+namespace {
+
 // Threads that all have a unit, down to what rows of threads want.
 uint32_t whole_threads(const Recurrence& problem) {
   const uint64_t wanted = std::bit_ceil(static_cast<uint64_t>(problem.hidden)) * kMostLanes / 4;
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, kStepThreads, kWholeThreads));
 }
 
+}  // namespace
+
 // h twice, and c, or what the gates of a GRU hand on.
 int64_t whole_shared_bytes(const Recurrence& problem, int64_t sequences) {
   return 3 * sequences * problem.hidden * element_bytes(problem.x.dtype());
 }
+namespace {
+
 // What the sums of lanes take besides.
 constexpr int64_t kSumBytes = kWholeThreads * 8;
 
@@ -94,12 +70,16 @@ CellPlan whole_plan(const OfferContext& at, const Recurrence& problem) {
   return plan;
 }
 
+}  // namespace
+
 std::string whole_refusal(const OfferContext& at, const Recurrence& problem) {
   const auto room = static_cast<int64_t>(at.device().shared_bytes) - kSumBytes;
   if (whole_shared_bytes(problem, 1) <= room) return {};
   return "its states are " + std::to_string(whole_shared_bytes(problem, 1)) +
          " bytes, and a workgroup has " + std::to_string(room) + " for them";
 }
+
+namespace {
 
 std::string stepwise_refusal(const OfferContext& at, const Recurrence& problem) {
   if (problem.steps.is_free()) return "the number of steps is a size of the run";
@@ -146,8 +126,6 @@ double stepwise_microseconds(const OfferContext& at, const Recurrence& problem) 
           bytes / weight_bytes_per_microsecond(device));
 }
 
-using CellDispatch = DispatchBuilder<RecurrenceParams>;
-
 // Strides of x and y along batch and time, which a run may give.
 std::string sizes_text(const Recurrence& problem) {
   const auto& form = problem.form;
@@ -157,7 +135,8 @@ std::string sizes_text(const Recurrence& problem) {
          wide_define("RLX_Y_TIME", problem.y.strides[form.time_axis()]);
 }
 
-// What both forms say of the problem.
+}  // namespace
+
 void describe(CellDispatch& dispatch, const Recurrence& problem, const CellPlan& plan) {
   const uint32_t alignment = plan.width * element_bytes(problem.w.dtype());
   dispatch.workgroup({plan.lanes * plan.units, 1, 1})
@@ -192,12 +171,15 @@ void describe(CellDispatch& dispatch, const Recurrence& problem, const CellPlan&
   dispatch.write(&RecurrenceParams::y, problem.y);
 }
 
+namespace {
+
 Dim flops_of_step(const Recurrence& problem) {
   return problem.batch *
          (2 * problem.form.directions * problem.gates() * problem.hidden * problem.hidden);
 }
 
-// What the forms of all steps say besides.
+}  // namespace
+
 void describe_states(CellDispatch& dispatch, const Recurrence& problem) {
   dispatch.define("RLX_STEPWISE", 0)
       .define("RLX_HAS_H", problem.h ? 1 : 0)
@@ -212,6 +194,8 @@ void describe_states(CellDispatch& dispatch, const Recurrence& problem) {
   dispatch.work(byte_size(problem.x.type) + byte_size(problem.w.type) + byte_size(problem.y.type),
                 flops_of_step(problem) * problem.steps);
 }
+
+namespace {
 
 bool emit_whole(LowerContext& ctx, const Recurrence& problem) {
   const CellPlan plan = whole_plan(ctx, problem);
@@ -268,69 +252,103 @@ bool emit_stepwise(LowerContext& ctx, const Recurrence& problem) {
   return true;
 }
 
-constexpr uint32_t kClusterThreads = 512;
-constexpr uint32_t kClusterWarps = kClusterThreads / 32;
-constexpr int64_t kRegisters = 128;      // of a thread
-constexpr int64_t kOtherRegisters = 68;  // than sums, values of h and weights
+constexpr int64_t kOtherRegisters = 68;  // of a thread than sums, values of h and weights
+constexpr int64_t kMostRegisters = 255;
+constexpr int64_t kAllRegisters = 65536;  // of a multiprocessor
 constexpr int64_t kClusterSharedBytes = 220 * 1024;
 constexpr int64_t kMostClusterGrid = 65535;
 
 struct ClusterPlan {
-  int64_t sharers = 0;  // workgroups of a cluster, each with units; 0: they cannot be so many
-  int64_t warp_units = 1;
+  int64_t threads = 512;  // of a workgroup
+  int64_t sharers = 0;    // workgroups of a cluster, each with units; 0: they cannot be so many
+  int64_t team = 32;      // lanes that share a row of weights
+  int64_t team_units = 1;
   int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
   int64_t left_pieces = 0;  // in shared memory
   int64_t sequences = 1;
 };
 
 int64_t left_bytes(const ClusterPlan& plan) {
-  return plan.left_pieces * kClusterThreads * 16;
+  return plan.left_pieces * plan.threads * 16;
 }
 
-// `sequences`: a power of two.
-ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t sequences) {
+// `team`, `sequences`: powers of two.
+ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t threads, int64_t sharers,
+                            int64_t team, int64_t sequences) {
   const int64_t piece = 16 / element_bytes(problem.w.dtype());
-  const int64_t row_pieces = ceil_div(problem.hidden, 32 * piece);
-  const int64_t units = ceil_div(ceil_div(problem.hidden, sharers), int64_t{kClusterWarps});
+  const int64_t row_pieces = ceil_div(problem.hidden, team * piece);
+  const int64_t teams = threads / team;
+  const int64_t units = ceil_div(ceil_div(problem.hidden, sharers), teams);
   const int64_t places = problem.gates() == 1 ? 1 : 4;
-  ClusterPlan plan{.sharers = sharers,
-                   .warp_units = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(units))),
+  ClusterPlan plan{.threads = threads,
+                   .sharers = sharers,
+                   .team = team,
+                   .team_units = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(units))),
                    .sequences = sequences};
-  // A lane keeps one of a warp's sums at last, and all of them with h of a piece at first.
-  const int64_t sums = places * plan.warp_units * sequences;
-  const int64_t pieces = plan.warp_units * problem.gates() * row_pieces;
-  const int64_t room = kRegisters - kOtherRegisters - sums - sequences * piece;
+  // A lane keeps one of a team's sums at last, and all of them with h of a piece at first.
+  const int64_t sums = places * plan.team_units * sequences;
+  const int64_t pieces = plan.team_units * problem.gates() * row_pieces;
+  const int64_t registers = std::min<int64_t>(kAllRegisters / threads, kMostRegisters);
+  const int64_t room = registers - kOtherRegisters - sums - sequences * piece;
   plan.held_pieces = std::clamp<int64_t>(room / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
-  const int64_t states = 2 * sequences * row_pieces * 32 * piece * 4;
+  const int64_t states = 2 * sequences * row_pieces * team * piece * 4;
   const bool has_idle = ceil_div(problem.hidden, sharers) * (sharers - 1) >= problem.hidden;
-  if (has_idle || sums > 32 || room < 0 || left_bytes(plan) + states > kClusterSharedBytes)
+  if (has_idle || sums > team || room < 0 || left_bytes(plan) + states > kClusterSharedBytes)
     plan.sharers = 0;
   return plan;
 }
 
-// Fitted on an H200 to LSTMs of 64 to 512 units: from the arrival of h to that of the next.
-constexpr double kClusterStepMicroseconds = 0.95;
-constexpr double kClusterBeginMicroseconds = 6;  // weights to registers
+// Fitted on an H200 to LSTMs, GRUs and RNNs of 64 to 512 units, in clusters of 1 to 16, teams of 4
+// to 32 and both sizes of workgroups: most within a tenth, all within a fifth.
+constexpr double kAloneStepMicroseconds = 0.08;
+constexpr double kClusterStepMicroseconds = 0.24;   // until h has come to others
+constexpr double kSharerMicroseconds = 0.006;       // for each that it is sent to
+constexpr double kLeastClusterMicroseconds = 0.45;  // of a step, however little there is to do
+constexpr double kClusterBeginMicroseconds = 6;     // weights to registers
 constexpr double kCyclesPerMicrosecond = 1700;
 constexpr double kLanesPerCycle = 128;        // products of one multiprocessor
 constexpr double kSharedBytesPerCycle = 128;  // its shared memory
+constexpr int64_t kOtherCycles = 25;          // of a warp in a step, besides products and sums
+constexpr int64_t kShuffleCycles = 40;        // until a sum has passed on once
+
+// Of a step in one workgroup.
+double cluster_cycles(const Recurrence& problem, const ClusterPlan& plan) {
+  const int64_t piece = 16 / element_bytes(problem.w.dtype());
+  const int64_t depth = ceil_div(problem.hidden, plan.team * piece) * plan.team * piece;
+  const int64_t warp_units = 32 / plan.team * plan.team_units;
+  // In a cluster, warps without units leave.
+  const int64_t warps = plan.sharers == 1
+                            ? plan.threads / 32
+                            : ceil_div(ceil_div(problem.hidden, plan.sharers), warp_units);
+  const int64_t products = warps * warp_units * problem.gates() * depth * plan.sequences;
+  // Each team reads all of h.
+  const int64_t read_bytes =
+      left_bytes(plan) + warps * (32 / plan.team) * plan.sequences * depth * 4;
+  // A team's halves of sums change hands, then the last sum goes around.
+  const int64_t sums = (problem.gates() == 1 ? 1 : 4) * plan.team_units * plan.sequences;
+  const int64_t shuffles = sums + std::countr_zero(static_cast<uint64_t>(plan.team / sums));
+  const int64_t waited = kShuffleCycles * std::countr_zero(static_cast<uint64_t>(plan.team));
+  return static_cast<double>(products) / kLanesPerCycle +
+         static_cast<double>(read_bytes) / kSharedBytesPerCycle +
+         static_cast<double>(warps * (shuffles + kOtherCycles) + waited);
+}
 
 double cluster_plan_microseconds(const DeviceModel& device, const Recurrence& problem,
                                  const ClusterPlan& plan) {
   const int64_t groups =
       problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences) * plan.sharers;
+  const bool is_alone = plan.sharers == 1;
   // Clusters lie within groups of 16 to 18 multiprocessors, of which some are left over.
-  const auto waves = static_cast<double>(
-      ceil_div(groups, std::max<int64_t>(int64_t{device.multiprocessors} * 4 / 5, 1)));
-  const int64_t products =
-      problem.gates() * ceil_div(problem.hidden, plan.sharers) * problem.hidden * plan.sequences;
-  const int64_t read_bytes = left_bytes(plan) + kClusterWarps * plan.sequences * problem.hidden * 4;
-  const double cycles = static_cast<double>(products) / kLanesPerCycle +
-                        static_cast<double>(read_bytes) / kSharedBytesPerCycle;
+  const int64_t room = int64_t{device.multiprocessors} * (is_alone ? 5 : 4) / 5;
+  const auto waves = static_cast<double>(ceil_div(groups, std::max<int64_t>(room, 1)));
+  const double cycles = cluster_cycles(problem, plan) / kCyclesPerMicrosecond;
+  const double step = is_alone
+                          ? kAloneStepMicroseconds + cycles
+                          : std::max(kClusterStepMicroseconds + cycles, kLeastClusterMicroseconds) +
+                                kSharerMicroseconds * static_cast<double>(plan.sharers);
   return device.step_microseconds + kClusterBeginMicroseconds +
-         waves * static_cast<double>(problem.steps.bound()) *
-             (kClusterStepMicroseconds + cycles / kCyclesPerMicrosecond);
+         waves * static_cast<double>(problem.steps.bound()) * step;
 }
 
 // The fastest of those that have room.
@@ -338,13 +356,19 @@ ClusterPlan cluster_plan(const OfferContext& at, const Recurrence& problem) {
   ClusterPlan best;
   double least = 0;
   for (const int64_t sharers : {1, 2, 4, 8, 16}) {
-    for (int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
-      const ClusterPlan plan = cluster_plan_of(problem, sharers, sequences);
-      if (plan.sharers == 0) continue;
-      const double time = cluster_plan_microseconds(at.device(), problem, plan);
-      if (best.sharers != 0 && time >= least) continue;
-      best = plan;
-      least = time;
+    for (const int64_t team : {32, 16, 8, 4}) {
+      for (int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
+        // Fewer threads convert weights of 16 bits too slowly.
+        for (const int64_t threads : {512, 256}) {
+          if (threads == 256 && problem.w.dtype() != DType::f32) continue;
+          const ClusterPlan plan = cluster_plan_of(problem, threads, sharers, team, sequences);
+          if (plan.sharers == 0) continue;
+          const double time = cluster_plan_microseconds(at.device(), problem, plan);
+          if (best.sharers != 0 && time >= least) continue;
+          best = plan;
+          least = time;
+        }
+      }
     }
   }
   return best;
@@ -373,28 +397,34 @@ double cluster_microseconds(const OfferContext& at, const Recurrence& problem) {
 bool emit_cluster(LowerContext& ctx, const Recurrence& problem) {
   const ClusterPlan cluster = cluster_plan(ctx, problem);
   // The form that architectures without clusters take.
-  CellPlan plan = cell_plan(ctx, problem, kClusterThreads);
+  CellPlan plan = cell_plan(ctx, problem, static_cast<uint32_t>(cluster.threads));
   plan.lanes = 32;
-  plan.units = kClusterWarps;
+  plan.units = static_cast<uint32_t>(cluster.threads / 32);
   plan.sequences = cluster.sequences;
   auto dispatch = ctx.dispatch<KernelId::recurrence_cluster>();
   describe(dispatch, problem, plan);
   describe_states(dispatch, problem);
   dispatch.define("RLX_SHARERS", cluster.sharers)
-      .define("RLX_WARP_UNITS", cluster.warp_units)
+      .define("RLX_TEAM", cluster.team)
+      .define("RLX_TEAM_UNITS", cluster.team_units)
       .define("RLX_HELD_PIECES", cluster.held_pieces)
       .define("RLX_SHORT_BF16", problem.w.dtype() == DType::bf16 ? 1 : 0)
       .grid(ceil_div(problem.batch, plan.sequences) * (problem.form.directions * cluster.sharers))
       .reason(std::to_string(plan.sequences) + " sequences of a direction to a cluster of " +
-              std::to_string(cluster.sharers) + " workgroups, " +
-              std::to_string(left_bytes(cluster)) + " bytes of weights in shared memory");
+              std::to_string(cluster.sharers) + " workgroups, teams of " +
+              std::to_string(cluster.team) + " lanes, " + std::to_string(left_bytes(cluster)) +
+              " bytes of weights in shared memory");
   return true;
 }
 
 // Ordered by rank; within one, times decide.
 constexpr std::array kRecurrenceOffers = {
+    Offer<Recurrence>{.kernel = KernelId::recurrence_together,
+                      .refusal = together_refusal,
+                      .microseconds = together_microseconds,
+                      .emit = emit_together,
+                      .takes_free_sizes = true},
     Offer<Recurrence>{.kernel = KernelId::recurrence_cluster,
-                      .estimate = Estimate::Bound,
                       .refusal = cluster_refusal,
                       .microseconds = cluster_microseconds,
                       .emit = emit_cluster,
