@@ -528,7 +528,11 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
                           : builder.add_timed_steps(options.step_count, options.events));
   RLX_RETURN_IF_ERROR(builder.instantiate());
   const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
-  for (const fb::Step& step : steps) made.kinds_.push_back(step.kind());
+  for (const fb::Step& step : steps) {
+    made.kinds_.push_back(step.kind());
+    made.runs_together_.push_back(step.kind() == fb::StepKind::Dispatch &&
+                                  code.modules.at(step.kernel()).variant->runs_together());
+  }
   graph = std::move(made);
   return {};
 }

@@ -64,10 +64,11 @@ class EntryGraph {
   [[nodiscard]] Status upload(Context& context, CUstream stream) const;
 
   // True where relink() suffices after addresses of the step's values changed, or with them the
-  // binding of the record that the graph was made of: the step is of the kind that it was.
+  // binding of the record that the graph was made of: the step is of the kind that it was, and no
+  // grid whose workgroups run at once, which is launched in another way where there is no room.
   [[nodiscard]] bool can_relink(const fb::Entry& entry, uint32_t step) const {
     const fb::StepKind kind = PlanView::steps(entry)[step].kind();
-    return kind == kinds_[step] && kind != fb::StepKind::LibraryGemm &&
+    return kind == kinds_[step] && kind != fb::StepKind::LibraryGemm && !runs_together_[step] &&
            PlanView::region_of(entry, step) == nullptr;
   }
   // Gives a step its present params, grid and range, and the present addresses of its values.
@@ -83,6 +84,7 @@ class EntryGraph {
   OwnedGraphExec exec_;
   std::vector<CUgraphNode> nodes_;   // by step: what its successors wait for
   std::vector<fb::StepKind> kinds_;  // by step
+  std::vector<bool> runs_together_;  // by step: code all of whose workgroups run at once
 };
 
 }  // namespace rlx::cuda
