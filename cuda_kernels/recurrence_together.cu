@@ -3,7 +3,7 @@
 // Layout, formulas and specializations: recurrence.kernel (RLX_CELL 2 and 4 are not here; x and the states are f32, w f16 or bf16).
 // Grid: RLX_SHARERS workgroups along x, each with RLX_UNITS units of h and their weights; along y RLX_GROUPS for each direction, each of
 //   which takes tiles of RLX_TILE sequences, RLX_GROUPS apart. With one workgroup along x (a device without room for all at once, see
-//   RLX_TOGETHER), or where a workgroup has less shared memory (RLX_LITTLE_SHARED 0: sm_90 and sm_100 alone have enough), the first ones
+//   RLX_ALL_AT_ONCE), or where a workgroup has less shared memory (RLX_LITTLE_SHARED 0: sm_90 and sm_100 alone have enough), the first ones
 //   along x share out the directions and sequences and do as recurrence.kernel does.
 // Workgroup: warp v has depths v * kSliceOctets * 8 and on: of every row of weights the pieces that its lanes multiply, RLX_HELD_PIECES of
 //   16 bytes in registers, the others in shared memory where no other thread reads them. The sums of warps meet in shared memory;
@@ -31,7 +31,7 @@ RLX_PARAMS(RecurrenceParams);
 #include "lib/recurrence.inc"
 
 #if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
-RLX_TOGETHER;
+RLX_ALL_AT_ONCE;
 
 #include "lib/mma.cuh"
 #include "lib/recurrent_cell.cuh"

@@ -24,7 +24,7 @@ struct CubinFacts {
   uint32_t params_bytes = 0;
   uint32_t max_threads = 0;          // of a workgroup
   uint32_t static_shared_bytes = 0;  // of a workgroup
-  // The constants of RLX_DYNAMIC_SHARED, RLX_CLUSTER and RLX_TOGETHER
+  // The constants of RLX_DYNAMIC_SHARED, RLX_CLUSTER and RLX_ALL_AT_ONCE
   // (cuda_kernels/lib/prelude.inc).
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;

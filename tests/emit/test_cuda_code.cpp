@@ -99,7 +99,7 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
       "  rlx_barrier();\n"
       "  rlx_store_f32(p.y, rlx_local_index, tile[63 - rlx_local_index] + dynamic[5]);",
       "RLX_SHARED float tile[128];\nRLX_DYNAMIC_SHARED(RLX_BLOCK_SIZE * 4 + 1024);\n"
-      "RLX_CLUSTER(2);\nRLX_TOGETHER;");
+      "RLX_CLUSTER(2);\nRLX_ALL_AT_ONCE;");
   for (const char* architecture : {"sm_80", "sm_90a", "sm_120"}) {
     INFO(architecture);
     const bool late = architecture != std::string_view("sm_80");

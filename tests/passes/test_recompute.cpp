@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // recompute: cheap values that wait over the arena's peak are computed again behind it.
 #include "compiler/passes/recompute.h"
-
 #include "tests/passes/graph_text.h"
 
 namespace rlx::test {
@@ -25,8 +24,8 @@ Module layers(const std::string& activation, const std::string& before_last,
 
 size_t count_of(const Module& module, const std::string& op) {
   const Graph& graph = module.entries.at(0);
-  return static_cast<size_t>(std::ranges::count_if(
-      graph.order(), [&](NodeId id) { return graph.node(id).op == op; }));
+  return static_cast<size_t>(
+      std::ranges::count_if(graph.order(), [&](NodeId id) { return graph.node(id).op == op; }));
 }
 
 // The node that stands right before the one that makes `name`.
@@ -42,7 +41,8 @@ const Node& node_before(const Graph& graph, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("an activation that waits over the peak is computed again where it is read", "[recompute]") {
+TEST_CASE("an activation that waits over the peak is computed again where it is read",
+          "[recompute]") {
   Module module = layers("relu", "", "y1", "h1");
   CHECK(recompute(module) == 1);
   CHECK(find_fault(module) == std::nullopt);
