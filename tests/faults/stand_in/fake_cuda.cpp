@@ -241,6 +241,11 @@ CUresult FakeCuda::cuModuleGetFunction(CUfunction* function, CUmodule module, co
 CUresult FakeCuda::cuFuncSetAttribute(CUfunction function, int, int) {
   return fake_objects().is(function, FakeKind::Module) ? CUDA_SUCCESS : kInvalidHandle;
 }
+CUresult FakeCuda::cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction function, int,
+                                                               size_t) {
+  *count = 1;
+  return fake_objects().is(function, FakeKind::Module) ? CUDA_SUCCESS : kInvalidHandle;
+}
 CUresult FakeCuda::cuTensorMapEncodeTiled(CUtensorMap* map, int, uint32_t rank, void* address,
                                           const uint64_t*, const uint64_t*, const uint32_t*,
                                           const uint32_t*, int, int, int, int) {
