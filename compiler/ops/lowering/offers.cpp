@@ -40,11 +40,15 @@ std::string offer_exclusion(const OfferContext& at, const std::optional<KernelId
 bool fail_for_offers(LowerContext& ctx, const std::vector<OfferNote>& notes) {
   std::string text = "no kernel takes it";
   const char* separator = ": ";
+  bool is_for_size = false;
   for (const OfferNote& note : notes) {
     text += separator + note.kernel + " (" + note.refusal + ")";
     separator = ", ";
+    is_for_size = is_for_size || note.refusal == kFreeSizeRefusal;
   }
-  return ctx.fail(DiagCode::UnsupportedOp, text);
+  if (!is_for_size) return ctx.fail(DiagCode::UnsupportedOp, text);
+  return ctx.fail(DiagCode::FreeSize, text,
+                  "fix the size, as in --dim size=VALUE, or make an entry for each");
 }
 
 void note_offers(Program& program, size_t first_step, const std::optional<KernelId>& kernel,

@@ -15,6 +15,9 @@
 
 namespace rlx {
 
+// Why a kernel that reads a size as a number is not taken where the size is free.
+inline constexpr const char* kFreeSizeRefusal = "a size that the run gives";
+
 // What a row's estimate is worth.
 enum class Estimate : uint8_t {
   Model,  // the time that a model fitted to measurements expects
@@ -96,7 +99,7 @@ Choice<Row> choose(std::span<const Row> table, const OfferContext& at, const Pro
                    .is_bound = row.estimate == Estimate::Bound,
                    .rank = row.rank};
     if (note.refusal.empty() && !row.takes_free_sizes && has_free_sizes(problem))
-      note.refusal = "a size that the run gives";
+      note.refusal = kFreeSizeRefusal;
     if (note.refusal.empty()) note.refusal = row.refusal(at, problem);
     if (note.refusal.empty()) {
       note.microseconds = row.microseconds(at, problem);
