@@ -145,17 +145,20 @@ void sink(const Edges& before, const LivenessModel& liveness, Budget& budget, Wa
     const std::vector<uint32_t> cone = cone_of(before, after, step);
     std::vector<uint32_t> waves = plan.wave_of_step;
     std::vector<uint32_t> best;
+    bool is_spent = false;
     for (size_t i = 0; i < cone.size(); ++i) {
       waves[cone[i]] = latest(waves, cone[i]);
       // All sizes would cost too much.
       if (i + 1 < cone.size() && (i & (i + 1)) != 0) continue;
-      if (!budget.spend(price)) return;
+      is_spent = !budget.spend(price);
+      if (is_spent) break;
       const WaveCost cost = liveness.cost(waves, plan.wave_count);
       if (!(cost < plan.cost)) continue;
       plan.cost = cost;
       best = waves;
     }
     if (!best.empty()) plan.wave_of_step = std::move(best);
+    if (is_spent) return;
   }
 }
 
