@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = act(x * W + bias) + residual on tensor cores, or a gated pair (lib/weighted_epilogue.inc), for many rows x of 16-bit floats and a weight matrix in blocks (lib/blocks.inc).
+// y = act(x * W + bias) + residual on tensor cores, or a gated pair (lib/weighted_epilogue.inc), for many rows x of 16-bit floats and a
+// weight matrix in blocks (lib/blocks.inc).
 //   y[m, n] = sum over groups of scale[n, group] * (sum over the group of code[n, k] * x[m, k]) + offset[n, group] * (sum over the group of
 //   x[m, k]) + bias[n], where a group is the RLX_GROUP depths of a block that share a scale.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
@@ -7,6 +8,8 @@
 //   RLX_STREAMED 1: the form of lib/block_stream.cuh for up to eight rows of f16, or with RLX_ONE_ROW 1 that of lib/block_row.cuh for one row
 //     of any float type of at most 32 bits, or its rms_norm (RLX_NORM 1, RLX_EPS, RLX_GAMMA, RLX_GAMMA_OFFSET as in dequant_matvec); groups of
 //     RLX_TILES times 16 lines.
+//   RLX_GROUPED 1: rows go to the matrices of their experts (lib/expert_rows.inc), tiles of m to those of one each; RLX_TILES_M is the most that
+//     an index can need. Dense matrices: the form of lib/expert_tiles.cuh.
 // Specializations: RLX_TILE_N lines of w and RLX_TILE_M of x per workgroup, RLX_WARPS_N x RLX_WARPS_M warps share them; RLX_M, RLX_N, RLX_K;
 //   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/weighted_epilogue.inc.
 // Phases: a step is two pieces of 32 depths of every line. Codes become whole 16-bit floats in shared memory, and their scales and offsets
@@ -23,6 +26,13 @@
 #include "lib/mma.cuh"
 
 RLX_PARAMS(WeightedMatmulParams);
+
+#if RLX_GROUPED
+#include "lib/expert_rows.inc"
+#endif
+#ifdef RLX_W_DENSE
+#include "lib/expert_tiles.cuh"
+#else
 
 #ifndef RLX_NORM
 #define RLX_NORM 0
@@ -128,7 +138,9 @@ RLX_MAIN_PREFETCH {
 }
 
 #else
+#if !RLX_GROUPED
 #define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
+#endif
 #define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
 #if defined(RLX_W_q2_k) || defined(RLX_W_q3_k) || defined(RLX_W_q6_k) || defined(RLX_W_nvfp4)
 #define RLX_GROUP 16
@@ -195,6 +207,15 @@ RLX_FN RunPlace place_of(rlx_u32 chunk) { return {chunk >> 2, chunk & 3u}; }
 
 // ---- x ----
 
+// The row of x and y that is this line of the tile.
+#if RLX_GROUPED
+RLX_FN rlx_u32 row_of(rlx_u32, rlx_u32 line) { return tile_rows[line]; }
+RLX_FN bool has_row(rlx_u32 row) { return row != RLX_NO_ROW; }
+#else
+RLX_FN rlx_u32 row_of(rlx_u32 first_row, rlx_u32 line) { return first_row + line; }
+RLX_FN bool has_row(rlx_u32 row) { return row < rlx_u32(RLX_M); }
+#endif
+
 // A thread copies one chunk of every kRowsAtOnce-th row, the same one in every step.
 constexpr rlx_u32 kRowsAtOnce = kThreads / 8;
 constexpr rlx_u32 kCopies = RLX_TILE_M / kRowsAtOnce;
@@ -208,10 +229,10 @@ RLX_FN void copy_x(const RlxParams& p, rlx_u32 first_row, rlx_u32 step) {
   const rlx_u32 piece = 2u * step + place.piece;
   const rlx_u32 k = piece / rlx_u32(RLX_W_PIECES) * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece % rlx_u32(RLX_W_PIECES), place.run);
   const rlx_u32 to = rlx_shared_address(rlx_shared) + kXAt + step % 3u * kXBytes + chunk_at(row, chunk);
-  const rlx_u64 from = p.x + (rlx_u64(first_row + row) * rlx_u64(RLX_K) + k) * 2u;
   RLX_UNROLL for (rlx_u32 i = 0u; i < kCopies; ++i) {
-    const bool inside = first_row + row + i * kRowsAtOnce < rlx_u32(RLX_M) && piece < kPieces;
-    rlx_copy16_async(to + i * kRowsAtOnce * kRowBytes, inside ? from + rlx_u64(i * kRowsAtOnce) * rlx_u64(RLX_K * 2) : p.x,
+    const rlx_u32 from = row_of(first_row, row + i * kRowsAtOnce);
+    const bool inside = has_row(from) && piece < kPieces;
+    rlx_copy16_async(to + i * kRowsAtOnce * kRowBytes, inside ? p.x + (rlx_u64(from) * rlx_u64(RLX_K) + k) * 2u : p.x,
                      inside ? 16u : 0u);
   }
 }
@@ -389,28 +410,28 @@ RLX_FN void multiply(rlx_u32 step, Place at, float (&acc)[kFragmentsN][kFragment
 
 // ---- results of a tile ----
 
-RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx_u32 first_line) {
+RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_ptr bias, rlx_u32 first_row, rlx_u32 first_line, bool is_zero) {
   float* sums = reinterpret_cast<float*>(rlx_shared);
   RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_TILE_M * RLX_TILE_N / 4u; i += kThreads) {
     const rlx_u32 row = i / (RLX_TILE_N / 4u);
     const rlx_u32 line = i % (RLX_TILE_N / 4u) * 4u;
-    const rlx_u32 m = first_row + row;
+    const rlx_u32 m = row_of(first_row, row);
     const rlx_u32 n = first_line + line;
-    if (m >= rlx_u32(RLX_M) || n >= rlx_u32(RLX_N)) continue;
+    if (!has_row(m) || n >= rlx_u32(RLX_N)) continue;
     float* own = sums + row * kSumPitch + line;
     RLX_LOOP for (rlx_u32 j = 0u; j < 4u; ++j) {
-      if (n + j < rlx_u32(RLX_N)) own[j] = checked_sum(p, from, m, n + j, own[j]);
+      if (n + j < rlx_u32(RLX_N) && !is_zero) own[j] = checked_sum(p, from, m, n + j, own[j]);
     }
 #if RLX_GATED
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; j += 2u) {
       if (n + j >= rlx_u32(RLX_N)) continue;
-      const float value = rlx_finish_pair(own[j], own[j + 1u], p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j));
+      const float value = rlx_finish_pair(own[j], own[j + 1u], bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j));
       RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(m) * rlx_i64(RLX_COLUMNS) + rlx_i64((n + j) / 2u), value);
     }
 #else
     float values[4];
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
-      values[j] = n + j < rlx_u32(RLX_N) ? rlx_finish(own[j], p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j)) : 0.0f;
+      values[j] = n + j < rlx_u32(RLX_N) && !is_zero ? rlx_finish(own[j], bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j)) : 0.0f;
     }
     const rlx_i64 at = rlx_i64(m) * rlx_i64(RLX_N) + rlx_i64(n);
 #if RLX_Y_VECTOR == 4
@@ -430,7 +451,20 @@ RLX_MAIN {
   const rlx_u32 first_row = group % rlx_u32(RLX_TILES_M) * rlx_u32(RLX_TILE_M);
   const rlx_u32 first_line = group / rlx_u32(RLX_TILES_M) * rlx_u32(RLX_TILE_N);
   const Place at = {rlx_warp % RLX_WARPS_N * kWarpN, rlx_warp / RLX_WARPS_N * kWarpM};
-  const Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
+  Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
+  rlx_ptr bias = p.bias;
+  bool is_zero = false;
+#if RLX_GROUPED
+  const rlx_u32 expert = find_rows(p.index, group % rlx_u32(RLX_TILES_M));
+  RLX_COUNT_OUTSIDE(group == 0u && rlx_local_index == 0u ? expert_rows[RLX_EXPERTS] : 0u);
+  if (expert > rlx_u32(RLX_EXPERTS)) return;
+  is_zero = expert == rlx_u32(RLX_EXPERTS);
+  const rlx_i64 matrix = is_zero ? rlx_i64(0) : rlx_i64(expert);
+  from.w += rlx_ptr(matrix * RLX_EXPERT_BYTES);
+#ifdef RLX_BIAS
+  bias = RLX_AT(p.bias, matrix * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
+#endif
+#endif
 
   float acc[kFragmentsN][kFragmentsM][4] = {};
   Words next[kUnits];
@@ -470,6 +504,7 @@ RLX_MAIN {
     }
   }
   rlx_barrier();
-  finish_tile(p, from, first_row, first_line);
+  finish_tile(p, from, bias, first_row, first_line, is_zero);
 }
+#endif
 #endif

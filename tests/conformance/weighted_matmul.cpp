@@ -208,6 +208,34 @@ void add_grouped(std::vector<Case>& cases) {
                            tensor(DType::i32, {4097}).range(-1, 5)});
   grouped("T44 M = 1", {tensor(DType::f32, {1, 24}), w, tensor(DType::i32, {1}).of({1})});
   grouped("T19 no rows", {tensor(DType::f32, {0, 24}), w, tensor(DType::i32, {0})});
+  // Tiles of rows on tensor cores: experts of few, some and many rows, of one and a half tiles of
+  // columns, and of depths that end within a step.
+  for (const int64_t m : {45, 190, 700}) {
+    const CaseTensor index = tensor(DType::i32, {m}).range(-1, 3);
+    grouped("T44 tiles of rows", {tensor(DType::f16, {m, 88}), tensor(DType::f16, {3, 88, 200}),
+                                  index, tensor(DType::f32, {3, 200})});
+    grouped("T44 tiles of rows, transposed",
+            {tensor(DType::bf16, {m, 136}), tensor(DType::bf16, {3, 307, 136}), index},
+            R"({"trans_w": true})");
+  }
+  grouped("T44 many experts of few rows",
+          {tensor(DType::f16, {260, 64}), tensor(DType::f16, {130, 64, 16}).param(),
+           tensor(DType::i32, {260}).range(0, 129)});
+  grouped("T14 an infinity in one row",
+          {tensor(DType::f16, {40, 64}).of([] {
+             std::vector<double> x(40 * 64, 0.5);
+             x[70] = std::numeric_limits<double>::infinity();
+             return x;
+           }()),
+           tensor(DType::f16, {2, 64, 24}), tensor(DType::i32, {40}).range(0, 1)});
+  for (const DType dtype : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_1}) {
+    for (const int64_t m : {70, 300}) {
+      cases.push_back(product("T44 tiles of rows of blocks",
+                              {tensor(DType::f16, {m, 256}), tensor(dtype, {3, 148, 256}).param(),
+                               tensor(DType::i32, {m}).range(-1, 3), tensor(DType::f32, {3, 148})},
+                              scheme_of(dtype), "dequant_grouped_matmul"));
+    }
+  }
   for (const int64_t m : {4, 40}) {
     for (const DType dtype : {DType::q4_k, DType::q6_k, DType::mxfp4}) {
       cases.push_back(product("T43 T44 rows of blocks",

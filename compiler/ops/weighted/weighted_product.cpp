@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a weighted product to a dispatch of dequant_matvec, dequant_matmul or grouped_matmul.
+// From a weighted product to a dispatch of one of the kernels of its table.
 #include "compiler/ops/weighted/weighted_product.h"
 
 #include <algorithm>
@@ -363,11 +363,39 @@ bool emit_own_lines(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
+// ---- rows of several experts, each tile with those of one ----
+
+std::optional<std::string> too_many_experts(const WeightedProduct& product) {
+  if (product.experts <= kMostExperts) return std::nullopt;
+  return std::to_string(product.experts) + " experts, at most " + std::to_string(kMostExperts) +
+         " have a kernel";
+}
+
+// The most tiles: every expert, and the rows of none, may leave one partly filled.
+Dim most_expert_tiles(const WeightedProduct& product, int64_t tile_m) {
+  return min(product.m, product.m / tile_m + product.experts + 1);
+}
+
+int64_t rows_of_expert(const WeightedProduct& product) {
+  return product.m.bound() / std::max<int64_t>(product.experts, 1);
+}
+
+// ---- many rows on tensor cores ----
+
+// As size_of, but of the rows that share a matrix, at least one.
+WeightedSize size_of_rows(const WeightedProduct& product) {
+  WeightedSize size = size_of(product);
+  if (!product.index) return size;
+  size.m = std::max<int64_t>(1, rows_of_expert(product));
+  size.batches = std::max<int64_t>(1, std::min(product.experts, product.m.bound()));
+  return size;
+}
+
 std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
   if (product.rounded) return kRoundedRefusal;
-  if (product.index) return "rows of several experts";
+  if (too_many_experts(product)) return *too_many_experts(product);
   if (!is_block_type(w)) return "weights that are no blocks";
   if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
   if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
@@ -378,29 +406,86 @@ std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) 
 }
 
 double mma_time(const OfferContext& at, const WeightedProduct& product) {
-  const WeightedSize size = size_of(product);
+  const WeightedSize size = size_of_rows(product);
   const WeightedMmaTile tile = choose_weighted_mma_tile(size, at.device());
   return at.device().step_microseconds + weighted_mma_microseconds(tile, size, at.device());
 }
 
 bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
-  const WeightedMmaTile tile = choose_weighted_mma_tile(size_of(product), ctx.target().device);
+  const WeightedMmaTile tile = choose_weighted_mma_tile(size_of_rows(product), ctx.target().device);
   const bool stores_vectors = !product.gated && product.n % 4 == 0 &&
                               ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
+  const Dim tiles_m =
+      product.index ? most_expert_tiles(product, tile.m) : ceil_div(product.m, tile.m);
   auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
   define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
+  if (product.index) dispatch.size("RLX_TILES_M", tiles_m);
   dispatch.workgroup({tile.threads()})
-      .define("RLX_M", product.m)
+      .size("RLX_M", product.m)
       .define("RLX_TILE_N", tile.n)
       .define("RLX_TILE_M", tile.m)
       .define("RLX_WARPS_N", tile.warps_n)
       .define("RLX_WARPS_M", tile.warps_m)
       .define("RLX_MIN_GROUPS", tile.groups)
-      .grid(split_grid(
-          static_cast<uint64_t>(ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n))))
+      .grid(split_grid(tiles_m * ceil_div(product.n, tile.n)))
       .reason("tensor cores: " + std::to_string(tile.n) + " lines of w x " +
               std::to_string(tile.m) + " rows of x, " + std::to_string(tile.threads() / 32) +
               " warps")
+      .read(&WeightedMatmulParams::x, product.x, 16);
+  return true;
+}
+
+// Tiles of the form for dense matrices of experts (cuda_kernels/lib/expert_tiles.cuh): as few rows
+// as most experts have.
+struct ExpertTile {
+  int64_t m;
+  int64_t warps_m;
+  int64_t stages;
+};
+constexpr std::array kExpertTiles = {ExpertTile{32, 1, 4}, ExpertTile{64, 2, 3},
+                                     ExpertTile{128, 2, 3}};
+constexpr int64_t kExpertColumns = 128;
+constexpr int64_t kExpertWarps = 8;
+constexpr int64_t kColumnTiles = 2;  // of a workgroup, which finds its rows once
+
+std::string expert_tiles_refusal(const OfferContext& at, const WeightedProduct& product) {
+  const DType x = product.x.dtype();
+  if (!product.index) return "no experts";
+  if (too_many_experts(product)) return *too_many_experts(product);
+  if (!is_dense_weight(product)) return "weights that are not dense";
+  if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
+  if (product.w.dtype() != x) return "weights of " + std::string(name_of(product.w.dtype()));
+  if (product.k == 0) return "nothing to add";
+  if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
+  if ((product.along_depth ? product.k : product.n) % kRun != 0 || at.alignment(product.w) < 16)
+    return "matrices whose lines are no aligned 16-byte pieces";
+  return {};
+}
+
+bool emit_expert_tiles(LowerContext& ctx, const WeightedProduct& product) {
+  const auto fits = [&](const ExpertTile& tile) {
+    return 2 * tile.m >= 3 * rows_of_expert(product);
+  };
+  const auto found = std::ranges::find_if(kExpertTiles, fits);
+  const ExpertTile& tile = found == kExpertTiles.end() ? kExpertTiles.back() : *found;
+  const bool stores_vectors =
+      product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
+  const Dim tiles_m = most_expert_tiles(product, tile.m);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
+  dispatch.workgroup({narrow<uint32_t>(32 * kExpertWarps)})
+      .size("RLX_M", product.m)
+      .size("RLX_TILES_M", tiles_m)
+      .define("RLX_TILE_M", tile.m)
+      .define("RLX_TILE_N", kExpertColumns)
+      .define("RLX_WARPS_M", tile.warps_m)
+      .define("RLX_WARPS_N", kExpertWarps / tile.warps_m)
+      .define("RLX_STAGES", tile.stages)
+      .define("RLX_COLUMN_TILES", kColumnTiles)
+      .define("RLX_MIN_GROUPS", 2)
+      .grid(split_grid(tiles_m * ceil_div(product.n, kExpertColumns * kColumnTiles)))
+      .reason("tensor cores: rows of an expert in tiles of " + std::to_string(tile.m) + " x " +
+              std::to_string(kExpertColumns) + ", " + std::to_string(tile.stages) + " stages")
       .read(&WeightedMatmulParams::x, product.x, 16);
   return true;
 }
@@ -542,7 +627,7 @@ constexpr TileShape kDoubles = {32, 64, 16, 4, 4, 1, 2, 0};
 
 TileShape grouped_tile(const WeightedProduct& product) {
   if (product.x.dtype() == DType::f64) return kDoubles;
-  return product.m.bound() / std::max<int64_t>(product.experts, 1) <= 16 ? kFewRows : kManyRows;
+  return rows_of_expert(product) <= 16 ? kFewRows : kManyRows;
 }
 
 TileShape plain_tile(const LowerContext& ctx, const WeightedProduct& product) {
@@ -584,16 +669,13 @@ bool emit_plain(LowerContext& ctx, const WeightedProduct& product) {
 
 std::string grouped_refusal(const OfferContext&, const WeightedProduct& product) {
   if (!product.index) return "no experts";
-  return product.experts > kMostExperts ? std::to_string(product.experts) + " experts, at most " +
-                                              std::to_string(kMostExperts) + " have a kernel"
-                                        : "";
+  return too_many_experts(product).value_or("");
 }
 
 bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
-  // Every expert, and the rows of none, may leave one tile partly filled.
   const TileShape tile = grouped_tile(product);
-  const Dim most = min(product.m, product.m / tile.m + product.experts + 1);
-  return emit_tiles<KernelId::grouped_matmul>(ctx, product, tile, most);
+  return emit_tiles<KernelId::grouped_matmul>(ctx, product, tile,
+                                              most_expert_tiles(product, tile.m));
 }
 
 constexpr std::array kWeightedOffers = {
@@ -645,7 +727,16 @@ constexpr std::array kWeightedOffers = {
                            .rank = 1,
                            .refusal = mma_refusal,
                            .microseconds = mma_time,
-                           .emit = emit_mma},
+                           .emit = emit_mma,
+                           .takes_free_sizes = true},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
+                           .form = "experts",
+                           .rank = 1,
+                           .estimate = Estimate::Bound,
+                           .refusal = expert_tiles_refusal,
+                           .microseconds = row_time,
+                           .emit = emit_expert_tiles,
+                           .takes_free_sizes = true},
     Offer<WeightedProduct>{.kernel = KernelId::dequant_matmul,
                            .rank = 2,
                            .estimate = Estimate::Bound,

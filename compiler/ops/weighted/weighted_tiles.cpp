@@ -264,7 +264,7 @@ CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceMod
 
 double weighted_mma_microseconds(const WeightedMmaTile& tile, const WeightedSize& size,
                                  const DeviceModel& device) {
-  const int64_t groups = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);
+  const int64_t groups = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n) * size.batches;
   const int64_t waves = ceil_div(groups, int64_t{device.multiprocessors} * tile.groups);
   return static_cast<double>(waves * ceil_div(size.k, kStepDepth)) * tile.step_microseconds;
 }
