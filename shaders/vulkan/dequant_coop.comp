@@ -2,6 +2,7 @@
 // y = act(x * W + bias) + residual on cooperative matrices, or a gated pair (lib/weighted_epilogue.inc), for up to eight rows x of f16, or their
 // rms_norm, and a weight matrix in blocks (lib/weights.inc), which is read once: 16 lines are multiplied by all rows at once, so rows cost nothing
 // but their x.
+// RLX_GROUPED 1 and dense matrices: any number of rows of several experts, lib/expert_tiles.glsl. Else:
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: RLX_GROUPS groups of RLX_TEAMS * RLX_TILES tiles of 16 lines, spread by split_grid.
 // Threads: RLX_TEAMS teams of RLX_SHARES subgroups of 32, RLX_WARPS in all. A team has RLX_TILES tiles; its subgroups share out their
@@ -22,10 +23,17 @@
 #include "lib/product.inc"
 #include "lib/weighted_epilogue.inc"
 #include "lib/weights.inc"
+#ifndef RLX_W_DENSE
 #include "lib/near_blocks.inc"
+#endif
 #include "lib/matrices.glsl"
 
 RLX_PARAMS(WeightedMatmulParams);
+
+#ifdef RLX_W_DENSE
+#include "lib/expert_rows.inc"
+#include "lib/expert_tiles.glsl"
+#else
 
 #ifndef RLX_NORM
 #define RLX_NORM 0
@@ -518,3 +526,4 @@ RLX_MAIN {
 #endif
   }
 }
+#endif

@@ -127,6 +127,12 @@ TEST_CASE("conformance of few rows of blocks on cooperative matrices", "[coop]")
   check_family(cases, {.optimisation = 2, .target = "vulkan-nvidia"});
 }
 
+TEST_CASE("conformance of rows of experts on cooperative matrices", "[coop]") {
+  std::vector<Case> cases = of_halves({weighted_matmul_cases()});
+  std::erase_if(cases, [](const Case& test) { return test.op != "grouped_matmul"; });
+  check_matrices({cases});
+}
+
 // What is taken where the form that is taken first was left out.
 TEST_CASE("conformance of the next forms of rows", "[offers]") {
   check_family(softmax_cases(), {.without = {"softmax column", "softmax narrow teams"}});

@@ -435,18 +435,27 @@ bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
-// Tiles of the form for dense matrices of experts (cuda_kernels/lib/expert_tiles.cuh): as few rows
-// as most experts have.
+// Tiles of the forms for dense matrices of experts (cuda_kernels/lib/expert_tiles.cuh and
+// shaders/vulkan/lib/expert_tiles.glsl): as few rows as most experts have.
 struct ExpertTile {
   int64_t m;
   int64_t warps_m;
-  int64_t stages;
+  int64_t stages = 2;
 };
 constexpr std::array kExpertTiles = {ExpertTile{32, 1, 4}, ExpertTile{64, 2, 3},
                                      ExpertTile{128, 2, 3}};
+constexpr std::array kExpertCoopTiles = {ExpertTile{32, 2}, ExpertTile{64, 2}};
 constexpr int64_t kExpertColumns = 128;
 constexpr int64_t kExpertWarps = 8;
 constexpr int64_t kColumnTiles = 2;  // of a workgroup, which finds its rows once
+
+ExpertTile expert_tile(std::span<const ExpertTile> tiles, const WeightedProduct& product) {
+  const auto fits = [&](const ExpertTile& tile) {
+    return 2 * tile.m >= 3 * rows_of_expert(product);
+  };
+  const auto found = std::ranges::find_if(tiles, fits);
+  return found == tiles.end() ? tiles.back() : *found;
+}
 
 std::string expert_tiles_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
@@ -462,31 +471,51 @@ std::string expert_tiles_refusal(const OfferContext& at, const WeightedProduct& 
   return {};
 }
 
-bool emit_expert_tiles(LowerContext& ctx, const WeightedProduct& product) {
-  const auto fits = [&](const ExpertTile& tile) {
-    return 2 * tile.m >= 3 * rows_of_expert(product);
-  };
-  const auto found = std::ranges::find_if(kExpertTiles, fits);
-  const ExpertTile& tile = found == kExpertTiles.end() ? kExpertTiles.back() : *found;
+// What both forms are given; a workgroup has `columns` columns.
+void define_expert_tiles(LowerContext& ctx, WeightedDispatch& dispatch,
+                         const WeightedProduct& product, const ExpertTile& tile, int64_t columns) {
   const bool stores_vectors =
       product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
   const Dim tiles_m = most_expert_tiles(product, tile.m);
-  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
   define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
-  dispatch.workgroup({narrow<uint32_t>(32 * kExpertWarps)})
-      .size("RLX_M", product.m)
+  dispatch.size("RLX_M", product.m)
       .size("RLX_TILES_M", tiles_m)
       .define("RLX_TILE_M", tile.m)
       .define("RLX_TILE_N", kExpertColumns)
       .define("RLX_WARPS_M", tile.warps_m)
+      .grid(split_grid(tiles_m * ceil_div(product.n, columns)))
+      .read(&WeightedMatmulParams::x, product.x, 16);
+}
+
+std::string expert_tiles_text(const ExpertTile& tile) {
+  return "rows of an expert in tiles of " + std::to_string(tile.m) + " x " +
+         std::to_string(kExpertColumns);
+}
+
+bool emit_expert_tiles(LowerContext& ctx, const WeightedProduct& product) {
+  const ExpertTile tile = expert_tile(kExpertTiles, product);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_expert_tiles(ctx, dispatch, product, tile, kExpertColumns * kColumnTiles);
+  dispatch.workgroup({narrow<uint32_t>(32 * kExpertWarps)})
       .define("RLX_WARPS_N", kExpertWarps / tile.warps_m)
       .define("RLX_STAGES", tile.stages)
       .define("RLX_COLUMN_TILES", kColumnTiles)
       .define("RLX_MIN_GROUPS", 2)
-      .grid(split_grid(tiles_m * ceil_div(product.n, kExpertColumns * kColumnTiles)))
-      .reason("tensor cores: rows of an expert in tiles of " + std::to_string(tile.m) + " x " +
-              std::to_string(kExpertColumns) + ", " + std::to_string(tile.stages) + " stages")
-      .read(&WeightedMatmulParams::x, product.x, 16);
+      .reason("tensor cores: " + expert_tiles_text(tile) + ", " + std::to_string(tile.stages) +
+              " stages");
+  return true;
+}
+
+// Each subgroup has 32 columns.
+bool emit_expert_coop(LowerContext& ctx, const WeightedProduct& product) {
+  constexpr int64_t kWarpsN = kExpertColumns / 32;
+  const ExpertTile tile = expert_tile(kExpertCoopTiles, product);
+  auto dispatch = ctx.dispatch<KernelId::dequant_coop>();
+  define_expert_tiles(ctx, dispatch, product, tile, kExpertColumns);
+  dispatch.workgroup({narrow<uint32_t>(RLX_MATRIX_SUBGROUP * tile.warps_m * kWarpsN)})
+      .define("RLX_MATRIX", std::string(name_of(product.x.dtype())))
+      .define("RLX_WARPS_N", kWarpsN)
+      .reason("cooperative matrices: " + expert_tiles_text(tile));
   return true;
 }
 
@@ -736,6 +765,14 @@ constexpr std::array kWeightedOffers = {
                            .refusal = expert_tiles_refusal,
                            .microseconds = row_time,
                            .emit = emit_expert_tiles,
+                           .takes_free_sizes = true},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_coop,
+                           .form = "experts",
+                           .rank = 1,
+                           .estimate = Estimate::Bound,
+                           .refusal = expert_tiles_refusal,
+                           .microseconds = row_time,
+                           .emit = emit_expert_coop,
                            .takes_free_sizes = true},
     Offer<WeightedProduct>{.kernel = KernelId::dequant_matmul,
                            .rank = 2,
