@@ -32,8 +32,8 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const CudaArchitecture&
                                       "--ftz=false",
                                       "--prec-div=true",
                                       "--prec-sqrt=true"};
-  // Since CUDA 12.9 NVRTC has a cache of its own, outside of the folder that rlxc was given. Kernels
-  // use none of what "minimal" (CUDA 12.4) leaves out, which takes 3 % of their time.
+  // Since CUDA 12.9 NVRTC has a cache of its own, outside of the folder that rlxc was given.
+  // Kernels use none of what "minimal" (CUDA 12.4) leaves out, which takes 3 % of their time.
   if (nvrtc.major() > 12 || (nvrtc.major() == 12 && nvrtc.minor() >= 9)) {
     options.emplace_back("--no-cache");
     options.emplace_back("--minimal");
