@@ -10,10 +10,12 @@
 namespace rlx::glsl {
 
 struct uvec2 {
+  uvec2(uint32_t first, uint32_t second) : x(first), y(second) {}
   uint32_t x;
   uint32_t y;
 };
 struct ivec2 {
+  ivec2(int first, int second) : x(first), y(second) {}
   int x;
   int y;
 };

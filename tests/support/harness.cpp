@@ -2,6 +2,7 @@
 // Compiling and running test graphs.
 #include "tests/support/harness.h"
 
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,9 +22,17 @@ void require_ok(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
+// RLX_TEST_DEVICES names devices to test on, as vulkan:0,cuda:0; without it all are.
+bool is_wanted(const std::string& id) {
+  const char* wanted = std::getenv("RLX_TEST_DEVICES");
+  return wanted == nullptr ||
+         ("," + std::string(wanted) + ",").find("," + id + ",") != std::string::npos;
+}
+
 void add_vulkan_devices(Devices& found) {
   std::string why_none;
   for (const DeviceInfo& info : list_vulkan_devices(why_none)) {
+    if (!is_wanted(info.id)) continue;
     std::shared_ptr<Device> device;
     if (Status status = open_vulkan_device(info.id, device, {.validation = true}); !status.ok()) {
       found.note += "without validation: " + status.message() + "\n";
@@ -37,6 +46,7 @@ void add_vulkan_devices(Devices& found) {
 void add_cuda_devices(Devices& found) {
   std::string why_none;
   for (const DeviceInfo& info : list_cuda_devices(why_none)) {
+    if (!is_wanted(info.id)) continue;
     std::shared_ptr<Device> device;
     require_ok(open_cuda_device(info.id, device));
     found.devices.push_back(std::move(device));

@@ -18,8 +18,9 @@
 
 namespace rlx::test {
 
-// Devices that compute, with validation where the layer is installed. Opened once. `note` says what
-// is missing.
+// Devices that compute, or those of them that the environment's RLX_TEST_DEVICES names (as
+// vulkan:0,cuda:0), with validation where the layer is installed. Opened once. `note` says what is
+// missing.
 struct Devices {
   std::vector<std::shared_ptr<Device>> devices;
   std::string note;
