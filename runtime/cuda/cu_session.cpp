@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
@@ -170,7 +171,7 @@ void CudaSession::link(uint32_t program) {
   state = {};
   state.unbound = &unbound_record(program);
   state.linked = linked(record(program), io(program));
-  state.graph = take_spare(*state.unbound);
+  state.graph = take_spare(*state.unbound, record(program));
   if (!state.graph) return;
   state.stale_steps.resize(PlanView::steps(record(program)).size());
   std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
@@ -210,19 +211,21 @@ void CudaSession::keep_spare(const fb::Entry& unbound, EntryGraph graph) {
   spares_.push_back({.unbound = &unbound, .graph = std::move(graph)});
 }
 
-EntryGraph CudaSession::take_spare(const fb::Entry& unbound) {
+EntryGraph CudaSession::take_spare(const fb::Entry& unbound, const fb::Entry& record) {
   const auto found =
       std::ranges::find(spares_, &unbound, [](const Spare& spare) { return spare.unbound; });
-  if (found == spares_.end()) return {};
+  if (found == spares_.end() || !found->graph.can_relink_all(record)) return {};
   EntryGraph graph = std::move(found->graph);
   spares_.erase(found);
   return graph;
 }
 
 void CudaSession::use_time_of_run(uint32_t program) {
-  const ProgramState& state = programs_[program];
+  ProgramState& state = programs_[program];
+  // Runs at a kept binding allocate nothing.
+  if (!std::exchange(state.is_new, false)) return;
   if (!has_free_sizes(*state.unbound) || has_spare(*state.unbound) ||
-      !state.graph.can_relink_all(record(program)))
+      !state.graph.can_relink_all(*state.unbound))
     return;
   const Current current(context_);
   if (!current.status().ok()) return;

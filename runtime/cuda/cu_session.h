@@ -28,6 +28,7 @@ class CudaSession final : public SessionBase {
     EntryGraph graph;
     const fb::Entry* unbound = nullptr;  // the plan's record that the graph was made of
     std::vector<uint32_t> stale_steps;   // which changed since the graph was made
+    bool is_new = true;                  // no run was waited for since it was linked
   };
   // The graph of a record of free sizes that no program has.
   struct Spare {
@@ -56,8 +57,8 @@ class CudaSession final : public SessionBase {
   [[nodiscard]] bool has_spare(const fb::Entry& unbound) const;
   // A record has one spare at most; a further one is destroyed.
   void keep_spare(const fb::Entry& unbound, EntryGraph graph);
-  // Without one: an empty graph.
-  EntryGraph take_spare(const fb::Entry& unbound);
+  // Without one, or where it cannot become that of `record`, a binding: an empty graph.
+  EntryGraph take_spare(const fb::Entry& unbound, const fb::Entry& record);
   // Where values of a record lie whose inputs and outputs are at `io`.
   [[nodiscard]] LinkedEntry linked(const fb::Entry& record, std::span<const IoSlot> io) const;
   // The products of a binding described to the library. The context is current.
