@@ -166,12 +166,16 @@ LinkedEntry CudaSession::linked(const fb::Entry& record, std::span<const IoSlot>
 void CudaSession::link(uint32_t program) {
   programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
   ProgramState& state = programs_[program];
-  if (state.graph && state.graph.can_relink_all(*state.unbound))
-    keep_spare(*state.unbound, std::move(state.graph));
+  const fb::Entry& unbound = unbound_record(program);
+  // The graph of the binding whose place this one takes.
+  EntryGraph graph = std::move(state.graph);
+  const bool is_own = state.unbound == &unbound && graph && graph.can_relink_all(record(program));
+  if (graph && !is_own && graph.can_relink_all(*state.unbound))
+    keep_spare(*state.unbound, std::move(graph));
   state = {};
-  state.unbound = &unbound_record(program);
+  state.unbound = &unbound;
   state.linked = linked(record(program), io(program));
-  state.graph = take_spare(*state.unbound, record(program));
+  state.graph = is_own ? std::move(graph) : take_spare(unbound, record(program));
   if (!state.graph) return;
   state.stale_steps.resize(PlanView::steps(record(program)).size());
   std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
