@@ -19,7 +19,7 @@
 //   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
-//   of a window RLX_TAPS, KERNEL_W, STRIDE, BEGIN, DILATION, IN and OUT as in conv_window.h (H and W);
+//   of a window RLX_TAPS, KERNEL_W, STRIDE, BEGIN, DILATION, IN and OUT as in conv_window.h (H and W; IN and OUT may be free);
 //   RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
 //   RLX_RAGGED 1: N is no multiple of 8, and y, which then has no map, leaves element by element; without b2 and residual, without
 //   bias where N is odd; RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.

@@ -9,7 +9,7 @@ namespace rlx {
 
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
-inline constexpr uint16_t kPlanMinor = 6;  // the newest known
+inline constexpr uint16_t kPlanMinor = 7;  // the newest known
 // Of plans without profiles that have free symbols or weights in other files, and of those that
 // have neither: nothing in them is newer.
 inline constexpr uint16_t kPlanMinorFree = 3;

@@ -12,6 +12,9 @@ inline constexpr uint64_t kLinesOfRange = 0;
 // Of the format: older ones have no such maps.
 inline constexpr uint16_t kPlanMinorLinesOfRange = 4;
 
+// Of the format: older ones have no maps of sizes that a step's params give.
+inline constexpr uint16_t kPlanMinorMapSizes = 7;
+
 // A map with a PixelWindow: limits of cuTensorMapEncodeIm2col (CUDA driver API).
 inline constexpr uint16_t kPlanMinorPixelWindow = 5;
 inline constexpr uint32_t kPixelWindowRank = 4;

@@ -62,6 +62,11 @@ std::strong_ordering KernelReach::operator<=>(const KernelReach& other) const {
   return to_string(bytes) <=> to_string(other.bytes);
 }
 
+std::strong_ordering MapSize::operator<=>(const MapSize& other) const {
+  if (dim != other.dim) return dim <=> other.dim;
+  return to_string(size) <=> to_string(other.size);
+}
+
 const KernelRow& kernel_row(KernelId id) {
   return KernelTargets::kRows.at(static_cast<size_t>(id));
 }
@@ -243,7 +248,7 @@ void for_each_text(Specialization& specialization, const Visit& visit) {
   for (auto& [name, text] : specialization.generated) visit(text);
 }
 
-// What the texts name, and what pointers' ranges depend on, in this order.
+// What the texts name, and what pointers' ranges and maps depend on, in this order.
 std::vector<uint32_t> symbols_of(Specialization& specialization, const Step& step) {
   std::vector<uint32_t> symbols;
   const auto add = [&symbols](uint32_t symbol) {
@@ -255,6 +260,10 @@ std::vector<uint32_t> symbols_of(Specialization& specialization, const Step& ste
   });
   for (const Access& access : step.accesses) {
     for_each_symbol(access.range_bytes, [&add](const FreeSymbol& symbol) { add(symbol.index); });
+  }
+  for (const TensorMap& map : specialization.maps) {
+    for (const MapSize& size : map.sizes)
+      for_each_symbol(size.size, [&add](const FreeSymbol& symbol) { add(symbol.index); });
   }
   return symbols;
 }
@@ -290,21 +299,34 @@ std::map<uint32_t, uint32_t> take_words(Specialization& specialization) {
   }
 }
 
+// The size with the words of the params in the places of its symbols.
+Dim of_words(const Dim& size, const Specialization& specialization,
+             const std::vector<uint32_t>& symbols) {
+  return with_symbols(size, [&](const FreeSymbol& symbol) {
+    const auto slot = static_cast<size_t>(std::find(symbols.begin(), symbols.end(), symbol.index) -
+                                          symbols.begin());
+    FreeSymbol word = symbol;
+    word.index = specialization.size_positions.at(slot);
+    word.name = "word " + std::to_string(slot);
+    return word;
+  });
+}
+
 void place_reaches(Specialization& specialization, const Step& step,
                    const std::vector<uint32_t>& symbols) {
   for (const Access& access : step.accesses) {
     // The distance of a pointer from the begin of its range is the kernel's own.
     static_cast<void>(static_cast<uint64_t>(access.offset_bytes - access.range_offset_bytes));
     if (!access.range_bytes.is_free()) continue;
-    const Dim bytes = with_symbols(access.range_bytes, [&](const FreeSymbol& symbol) {
-      const auto slot = static_cast<size_t>(
-          std::find(symbols.begin(), symbols.end(), symbol.index) - symbols.begin());
-      FreeSymbol word = symbol;
-      word.index = specialization.size_positions.at(slot);
-      word.name = "word " + std::to_string(slot);
-      return word;
-    });
-    specialization.reaches.push_back({.position = access.position, .bytes = bytes});
+    specialization.reaches.push_back(
+        {.position = access.position,
+         .bytes = of_words(access.range_bytes, specialization, symbols)});
+  }
+}
+
+void place_map_sizes(Specialization& specialization, const std::vector<uint32_t>& symbols) {
+  for (TensorMap& map : specialization.maps) {
+    for (MapSize& size : map.sizes) size.size = of_words(size.size, specialization, symbols);
   }
 }
 
@@ -346,6 +368,7 @@ void place_sizes(Specialization& specialization, Step& step) {
   specialization.defines["RLX_SIZES_AT"] = std::to_string(first / sizeof(uint32_t));
   if (first < step.params.size()) specialization.defines["RLX_SIZES_IN_POINTERS"] = "1";
   place_reaches(specialization, step, symbols);
+  place_map_sizes(specialization, symbols);
   step.params.resize(std::max<size_t>(step.params.size(), params_bytes(specialization)));
   for (uint32_t i = 0; i < symbols.size(); ++i) {
     const auto word = words.find(symbols[i]);

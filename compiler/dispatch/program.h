@@ -124,6 +124,16 @@ struct PixelWindow {
   auto operator<=>(const PixelWindow&) const = default;
 };
 
+// A dim of a map that a run gives. In a Specialization each symbol stands for the word of the
+// params whose position is the symbol's index, before for the module's.
+struct MapSize {
+  uint32_t dim = 0;
+  Dim size;
+  // By the expression as it is written: the code's contract holds that.
+  bool operator==(const MapSize& other) const { return *this <=> other == 0; }
+  std::strong_ordering operator<=>(const MapSize& other) const;
+};
+
 // A dense-rowed tensor as the copy engine of the target's newer devices sees it, at the address of
 // a pointer of the params (plan.fbs).
 struct TensorMap {
@@ -134,6 +144,7 @@ struct TensorMap {
   std::vector<uint32_t> box;               // elements per dim that one copy moves
   uint32_t swizzle_bytes = 0;              // in shared memory: 0, 32, 64 or 128
   std::optional<PixelWindow> window = {};  // with it dims are [C, W, H, N], box [channels, pixels]
+  std::vector<MapSize> sizes = {};         // of dims that are 0; ascending
   auto operator<=>(const TensorMap&) const = default;
 };
 

@@ -601,14 +601,18 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
     variants.push_back(variant_table(builder, codes[i], placed[i]));
     result_.has_together |= codes[i].runs_together;
   }
+  SizeTerms sizes;
   std::vector<Offset<fb::TensorMap>> maps;
   for (const TensorMap& map : specialization.maps) {
     const std::optional<fb::PixelWindow> window = window_of(map);
-    maps.push_back(fb::CreateTensorMapDirect(builder, map.position, static_cast<uint8_t>(map.dtype),
-                                             &map.dims, &map.strides, &map.box, map.swizzle_bytes,
-                                             window ? &*window : nullptr));
+    std::vector<fb::MapSize> map_sizes;
+    for (const MapSize& size : map.sizes) map_sizes.emplace_back(size.dim, sizes.term(size.size));
+    maps.push_back(fb::CreateTensorMapDirect(
+        builder, map.position, static_cast<uint8_t>(map.dtype), &map.dims, &map.strides, &map.box,
+        map.swizzle_bytes, window ? &*window : nullptr, map_sizes.empty() ? nullptr : &map_sizes));
     result_.has_lines_of_range |= map.dims.back() == kLinesOfRange;
     result_.has_pixel_window |= window.has_value();
+    result_.has_map_sizes |= !map_sizes.empty();
   }
   const auto name = builder.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder.CreateVectorOfStructs(accesses);
@@ -618,12 +622,11 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   const auto count_list = words.counts.empty() ? 0 : builder.CreateVectorOfStructs(words.counts);
   const auto plain_list = words.plain.empty() ? 0 : builder.CreateVector(words.plain);
   const auto addend_list = addends.empty() ? 0 : builder.CreateVectorOfStructs(addends);
-  SizeTerms sizes;
   std::vector<fb::KernelReach> reaches;
   for (const KernelReach& reach : specialization.reaches)
     reaches.emplace_back(reach.position, sizes.term(reach.bytes));
   result_.has_free_sizes |= !reaches.empty();
-  const auto size_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(sizes.all());
+  const auto size_list = sizes.all().empty() ? 0 : builder.CreateVectorOfStructs(sizes.all());
   const auto reach_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(reaches);
   return fb::CreateKernel(builder, name, params_bytes(specialization), access_list, variant_list,
                           text, row.order_dependent, map_list, count_list, plain_list, addend_list,

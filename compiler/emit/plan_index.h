@@ -24,6 +24,7 @@ struct PlanIndex {
   bool has_lines_of_range = false;  // a tensor map with kLinesOfRange
   bool has_together = false;        // code whose workgroups run at once
   bool has_pixel_window = false;    // a tensor map with a PixelWindow
+  bool has_map_sizes = false;       // one with sizes
   PlanVulkanTarget vulkan{};  // least limits and features that all of the plan's programs need
   std::vector<PlanProfile> profiles;  // of the header; none where no kind has several programs
 };

@@ -98,6 +98,7 @@ class SectionWriter {
 
 // The oldest minor that knows all that the plan has.
 uint16_t minor_of(const PlanIndex& index, const SegmentLayout& layout) {
+  if (index.has_map_sizes) return kPlanMinorMapSizes;
   if (index.has_together) return kPlanMinorTogether;
   if (index.region_count > 0) return kPlanMinorRegions;
   if (index.has_pixel_window) return kPlanMinorPixelWindow;

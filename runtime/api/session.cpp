@@ -34,6 +34,10 @@ Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<Dev
     const fb::Entry& entry = made->record(e);
     Ports ports{.sizes =
                     EntrySizes(made->plan_->index(), made->plan_->entry_ranges(e, made->target()))};
+    if (ports.sizes.is_free()) {
+      for (const fb::Entry* record : made->plan_->entry_ranges(e, made->target()))
+        ports.images.push_back(image_of(*record));
+    }
     for (const uint32_t v : *entry.inputs()) {
       // An input of no bytes holds all it ever will.
       ports.inputs.push_back({.value = v, .is_set = PlanView::value(entry, v).size_bytes() == 0});

@@ -127,6 +127,7 @@ class Session {
   };
   struct Ports {
     EntrySizes sizes;
+    std::vector<RecordImage> images;     // of the records that it may run, where sizes are free
     std::vector<IndexWord> index_words;  // none where indices are not checked
     std::vector<Port> inputs;
     std::vector<Port> outputs;

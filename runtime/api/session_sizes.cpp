@@ -38,10 +38,13 @@ Status Session::bind_sizes(uint32_t entry) {
     sizes.keep();
     return {};
   }
-  const fb::Entry* const program = sizes.record();
   std::shared_ptr<const PlanView> bound;
   Status status = sizes.check_record();
-  if (status.ok()) status = PlanView::bind(*plan_, {&program, 1}, sizes.symbols(), bound);
+  if (status.ok()) {
+    const auto image = std::ranges::find(entries_[entry].images, sizes.record(),
+                                         [](const RecordImage& i) { return i.record; });
+    status = PlanView::bind(*plan_, {&*image, 1}, sizes.symbols(), bound);
+  }
   if (status.ok()) status = device_session_->add_binding(entry, sizes.symbols(), std::move(bound));
   if (status.ok()) {
     sizes.keep();

@@ -543,6 +543,13 @@ Status EntryGraph::upload(Context& context, CUstream stream) const {
   return context.check(context.api.cuStreamSynchronize(stream), "cuGraphUpload");
 }
 
+bool EntryGraph::can_relink_all(const fb::Entry& entry) const {
+  for (uint32_t step = 0; step < kinds_.size(); ++step) {
+    if (!can_relink(entry, step)) return false;
+  }
+  return true;
+}
+
 Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {
   const fb::Step& record = PlanView::steps(*linked.entry)[step];
   Context& context = code.context;

@@ -71,6 +71,7 @@ class EntryGraph {
     return kind == kinds_[step] && kind != fb::StepKind::LibraryGemm && !runs_together_[step] &&
            PlanView::region_of(entry, step) == nullptr;
   }
+  [[nodiscard]] bool can_relink_all(const fb::Entry& entry) const;
   // Gives a step its present params, grid and range, and the present addresses of its values.
   Status relink(const StepCode& code, const LinkedEntry& linked, uint32_t step);
 

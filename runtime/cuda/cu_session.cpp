@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
 #include "runtime/device/device_names.h"
 #include "runtime/device/wait_for_end.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx::cuda {
 namespace {
@@ -74,6 +76,7 @@ Status CudaSession::create(const std::shared_ptr<CudaPlan>& plan, const SessionO
   }
   for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
   RLX_RETURN_IF_ERROR(made->reset_states());
+  RLX_RETURN_IF_ERROR(made->make_spares());
   session = std::move(made);
   return {};
 }
@@ -138,21 +141,7 @@ Status CudaSession::adopt_stream(void* stream) {
   return {};
 }
 
-void CudaSession::link(uint32_t program) {
-  programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
-  ProgramState& state = programs_[program];
-  // A graph of another binding of the record becomes this one's, which takes a fraction of the time
-  // of making one.
-  EntryGraph graph;
-  if (state.unbound == &unbound_record(program)) graph = std::move(state.graph);
-  state = {};
-  state.unbound = &unbound_record(program);
-  state.linked.entry = &record(program);
-  if (graph) {
-    state.stale_steps.resize(PlanView::steps(record(program)).size());
-    std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
-    state.graph = std::move(graph);
-  }
+LinkedEntry CudaSession::linked(const fb::Entry& record, std::span<const IoSlot> io) const {
   const auto base = [&](const fb::Value& value) -> CUdeviceptr {
     switch (value.segment()) {
       case fb::Segment::Weights:
@@ -168,9 +157,93 @@ void CudaSession::link(uint32_t program) {
     }
     return 0;
   };
-  for (const fb::Value* value : *record(program).values())
-    state.linked.addresses.push_back(base(*value));
-  for (const IoSlot& slot : io(program)) state.linked.addresses[slot.io.value] = io_address(slot);
+  LinkedEntry linked{.entry = &record, .addresses = {}};
+  for (const fb::Value* value : *record.values()) linked.addresses.push_back(base(*value));
+  for (const IoSlot& slot : io) linked.addresses[slot.io.value] = io_address(slot);
+  return linked;
+}
+
+void CudaSession::link(uint32_t program) {
+  programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
+  ProgramState& state = programs_[program];
+  const fb::Entry& unbound = unbound_record(program);
+  // The graph of the binding whose place this one takes.
+  EntryGraph graph = std::move(state.graph);
+  const bool is_own = state.unbound == &unbound && graph && graph.can_relink_all(record(program));
+  if (graph && !is_own && graph.can_relink_all(*state.unbound))
+    keep_spare(*state.unbound, std::move(graph));
+  state = {};
+  state.unbound = &unbound;
+  state.linked = linked(record(program), io(program));
+  state.graph = is_own ? std::move(graph) : take_spare(unbound, record(program));
+  if (!state.graph) return;
+  state.stale_steps.resize(PlanView::steps(record(program)).size());
+  std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
+}
+
+// ---- spare graphs ----
+
+// Making a graph takes a millisecond for 300 steps, giving another binding's graph new params a
+// third of that. So each record has one in reserve, and a new one is made while a run is under way.
+
+Status CudaSession::make_spares() {
+  const Current current(context_);
+  RLX_RETURN_IF_ERROR(current.status());
+  for (uint32_t entry = 0; entry < entry_count(); ++entry) {
+    for (const fb::Entry* record : view().entry_ranges(entry, device_plan_.target())) {
+      // A library's products are described anew at each binding.
+      const bool has_products = record->gemms() != nullptr && record->gemms()->size() > 0;
+      if (!has_free_sizes(*record) || has_products) continue;
+      std::vector<IoSlot> slots(io(entry).begin(), io(entry).end());
+      const std::vector<IoRange> own = io_ranges(*record);
+      for (size_t i = 0; i < own.size(); ++i) slots[i].io.value = own[i].value;
+      Spare spare{.unbound = record, .graph = {}};
+      RLX_RETURN_IF_ERROR(make_graph(device_plan_.code(view(), device_plan_.gemms()),
+                                     linked(*record, slots), spare.graph));
+      if (spare.graph.can_relink_all(*record)) spares_.push_back(std::move(spare));
+    }
+  }
+  return {};
+}
+
+bool CudaSession::has_spare(const fb::Entry& unbound) const {
+  return std::ranges::any_of(spares_, [&](const Spare& s) { return s.unbound == &unbound; });
+}
+
+void CudaSession::keep_spare(const fb::Entry& unbound, EntryGraph graph) {
+  if (has_spare(unbound)) return;
+  spares_.push_back({.unbound = &unbound, .graph = std::move(graph)});
+}
+
+EntryGraph CudaSession::take_spare(const fb::Entry& unbound, const fb::Entry& record) {
+  const auto found =
+      std::ranges::find(spares_, &unbound, [](const Spare& spare) { return spare.unbound; });
+  if (found == spares_.end() || !found->graph.can_relink_all(record)) return {};
+  EntryGraph graph = std::move(found->graph);
+  spares_.erase(found);
+  return graph;
+}
+
+void CudaSession::use_time_of_run(uint32_t program) {
+  ProgramState& state = programs_[program];
+  // Runs at a kept binding allocate nothing.
+  if (!std::exchange(state.is_new, false)) return;
+  if (!has_free_sizes(*state.unbound) || has_spare(*state.unbound) ||
+      !state.graph.can_relink_all(*state.unbound))
+    return;
+  const Current current(context_);
+  if (!current.status().ok()) return;
+  // Where it cannot be made, the next binding tries again and tells.
+  EntryGraph graph;
+  if (make_graph(code(program), state.linked, graph).ok())
+    keep_spare(*state.unbound, std::move(graph));
+}
+
+Status CudaSession::make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph) {
+  const auto count = static_cast<uint32_t>(PlanView::steps(*linked.entry).size());
+  RLX_RETURN_IF_ERROR(
+      EntryGraph::create(code, linked, {.step_count = count, .events = {}}, capture_.get(), graph));
+  return graph.upload(context_, capture_.get());
 }
 
 Status CudaSession::prepare_products(uint32_t program) {
@@ -199,7 +272,6 @@ Status CudaSession::prepare_program(uint32_t program) {
   RLX_RETURN_IF_ERROR(current.status());
   RLX_RETURN_IF_ERROR(prepare_products(program));
   ProgramState& state = programs_[program];
-  const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
   const bool relink =
       state.graph &&
       std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
@@ -208,11 +280,7 @@ Status CudaSession::prepare_program(uint32_t program) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));
   } else {
-    RLX_RETURN_IF_ERROR(
-        EntryGraph::create(code(program), state.linked,
-                           {.step_count = static_cast<uint32_t>(steps.size()), .events = {}},
-                           capture_.get(), state.graph));
-    RLX_RETURN_IF_ERROR(state.graph.upload(context_, capture_.get()));
+    RLX_RETURN_IF_ERROR(make_graph(code(program), state.linked, state.graph));
   }
   state.stale_steps.clear();
   return {};

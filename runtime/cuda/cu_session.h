@@ -28,6 +28,12 @@ class CudaSession final : public SessionBase {
     EntryGraph graph;
     const fb::Entry* unbound = nullptr;  // the plan's record that the graph was made of
     std::vector<uint32_t> stale_steps;   // which changed since the graph was made
+    bool is_new = true;                  // no run was waited for since it was linked
+  };
+  // The graph of a record of free sizes that no program has.
+  struct Spare {
+    const fb::Entry* unbound = nullptr;
+    EntryGraph graph;
   };
 
   CudaSession(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options)
@@ -44,6 +50,17 @@ class CudaSession final : public SessionBase {
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
   Status adopt_stream(void* stream);
+  // One of each record, before anything runs.
+  Status make_spares();
+  // On the device; the context is current.
+  Status make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph);
+  [[nodiscard]] bool has_spare(const fb::Entry& unbound) const;
+  // A record has one spare at most; a further one is destroyed.
+  void keep_spare(const fb::Entry& unbound, EntryGraph graph);
+  // Without one, or where it cannot become that of `record`, a binding: an empty graph.
+  EntryGraph take_spare(const fb::Entry& unbound, const fb::Entry& record);
+  // Where values of a record lie whose inputs and outputs are at `io`.
+  [[nodiscard]] LinkedEntry linked(const fb::Entry& record, std::span<const IoSlot> io) const;
   // The products of a binding described to the library. The context is current.
   Status prepare_products(uint32_t program);
   [[nodiscard]] StepCode code(uint32_t program) const;
@@ -54,6 +71,7 @@ class CudaSession final : public SessionBase {
   [[nodiscard]] Status health() const override { return context_.health(); }
   void link(uint32_t program) override;
   Status launch(uint32_t program, uint32_t slot) override;
+  void use_time_of_run(uint32_t program) override;
   RunEnd wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
                       std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
@@ -92,6 +110,7 @@ class CudaSession final : public SessionBase {
   OwnedEvent begun_;               // of the last run; null without profiling
   std::vector<OwnedEvent> ended_;  // by slot
   std::vector<ProgramState> programs_;
+  std::vector<Spare> spares_;
 };
 
 }  // namespace rlx::cuda

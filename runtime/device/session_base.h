@@ -135,6 +135,9 @@ class SessionBase : public DeviceSession {
   virtual Status prepare_program(uint32_t program) = 0;
   // Behind the runs that are under way, in another slot than theirs.
   virtual Status launch(uint32_t program, uint32_t slot) = 0;
+  // The host is about to wait for a run of the program, and in no hurry: time for what makes later
+  // bindings faster.
+  virtual void use_time_of_run(uint32_t) {}
   // `expected`: until the end, as far as is known.
   virtual RunEnd wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
                               std::chrono::nanoseconds expected) = 0;

@@ -80,6 +80,11 @@ KernelContract::KernelContract(const fb::Kernel& kernel) {
       contract.add(window->stride_w());
       contract.add(window->stride_h());
     }
+    if (map->sizes() == nullptr) return;
+    contract.add_list(map->sizes(), [&](const fb::MapSize* size) {
+      contract.add(size->dim());
+      contract.add(size->size());
+    });
   });
   contract.add_list(kernel.counts(), [&](const fb::ParamsCount* count) {
     contract.add(count->position());

@@ -116,13 +116,6 @@ Status PlanView::read_file(uint64_t offset_bytes, std::span<std::byte> destinati
   return {};
 }
 
-std::vector<const fb::Entry*> PlanView::records() const {
-  std::vector<const fb::Entry*> all(index_->entries()->begin(), index_->entries()->end());
-  if (index_->inits() != nullptr)
-    all.insert(all.end(), index_->inits()->begin(), index_->inits()->end());
-  return all;
-}
-
 std::vector<const fb::Entry*> PlanView::bound_records() const {
   std::vector<const fb::Entry*> all = records();
   if (!bound_symbols_.empty())
@@ -191,16 +184,19 @@ void PlanView::group_records() {
     const auto [place, added] = known.try_emplace(text(record->name()), entries_.size());
     if (added) entries_.emplace_back();
     put(*record, entries_[place->second]);
+    records_.push_back(record);
   }
   if (index_->inits() == nullptr) return;
-  for (const fb::Entry* record : *index_->inits()) put(*record, init_);
+  for (const fb::Entry* record : *index_->inits()) {
+    put(*record, init_);
+    records_.push_back(record);
+  }
 }
 
 const fb::StepNote* PlanView::step_note(const fb::Entry& entry, uint32_t step) const {
   if (debug_ == nullptr || debug_->entries() == nullptr) return nullptr;
-  const std::vector<const fb::Entry*> all = records();
   const auto record =
-      static_cast<uint32_t>(std::find(all.begin(), all.end(), &entry) - all.begin());
+      static_cast<uint32_t>(std::find(records_.begin(), records_.end(), &entry) - records_.begin());
   if (record >= debug_->entries()->size()) return nullptr;
   const auto* notes = debug_->entries()->Get(record)->steps();
   return notes == nullptr || step >= notes->size() ? nullptr : notes->Get(step);

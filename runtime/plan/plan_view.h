@@ -41,6 +41,14 @@ struct StepNames {
   std::string_view reason;
 };
 
+// A record of a plan's index by itself, of which a binding is a copy.
+struct RecordImage {
+  const fb::Entry* record = nullptr;  // of the plan
+  std::vector<std::byte> bytes;       // a buffer whose root is the record
+};
+// Takes about as long as a new binding.
+RecordImage image_of(const fb::Entry& record);
+
 class PlanView {
  public:
   // Opens, copies out and verifies. Errors name the file, the rule's code and the place.
@@ -58,6 +66,8 @@ class PlanView {
   // The plan with the sizes of some of its records at values of its symbols, one for each symbol of
   // the plan (a bound one has its own). These records are verified anew; all else is as it is in
   // `plan`, which outlives the new view. A record that is not made for these values is refused.
+  static Status bind(const PlanView& plan, std::span<const RecordImage> images,
+                     std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
   static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
 
@@ -106,7 +116,7 @@ class PlanView {
   // Every record that a target runs: of the entries, then of init.
   [[nodiscard]] std::vector<const fb::Entry*> records(fb::TargetKind target) const;
   // Every record of an entry and then of init, in the order of the file.
-  [[nodiscard]] std::vector<const fb::Entry*> records() const;
+  [[nodiscard]] std::vector<const fb::Entry*> records() const { return records_; }
   // Of these the ones for the values at which this view was bound; all where it was not.
   [[nodiscard]] std::vector<const fb::Entry*> bound_records() const;
 
@@ -178,7 +188,7 @@ class PlanView {
   [[nodiscard]] const fb::StepNote* step_note(const fb::Entry& entry, uint32_t step) const;
   // Bytes of the file, from where this view has them.
   Status read_file(uint64_t offset_bytes, std::span<std::byte> destination) const;
-  // Fills entries_ and init_ from the verified index.
+  // Fills records_, entries_ and init_ from the verified index.
   void group_records();
   // Whether the view's programs are those of the record's profile.
   [[nodiscard]] bool runs(const fb::Entry& record) const;
@@ -197,9 +207,10 @@ class PlanView {
   std::optional<uint32_t>
       profile_;  // of base_'s header, when made by of_profile; whose code it is then too
   std::vector<uint64_t> bound_symbols_;
-  const PlanView* bound_from_ = nullptr;  // whose weights, code and notes, when made by bind
-  std::vector<std::byte> owned_;          // when opened from memory with a copy
-  std::span<const std::byte> memory_;     // the whole plan when opened from memory
+  const PlanView* bound_from_ = nullptr;  // whose index, weights, code and notes, when made by bind
+  std::vector<std::vector<std::byte>> bound_images_;  // of the records that were bound
+  std::vector<std::byte> owned_;                      // when opened from memory with a copy
+  std::span<const std::byte> memory_;                 // the whole plan when opened from memory
   PlanHeader header_{};
   std::vector<std::byte> index_bytes_;
   std::vector<std::byte> params_;
@@ -210,7 +221,8 @@ class PlanView {
   PlanSection text_{};  // of no bytes where there is none
   std::unique_ptr<WeightFiles> weight_files_;
   const fb::Plan* index_ = nullptr;
-  std::vector<EntryRecords> entries_;  // in the order of the first record of each name
+  std::vector<const fb::Entry*> records_;  // in the order of the file
+  std::vector<EntryRecords> entries_;      // in the order of the first record of each name
   EntryRecords init_;
   const fb::Debug* debug_ = nullptr;
 };

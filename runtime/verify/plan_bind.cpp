@@ -102,24 +102,35 @@ class PlanBinder {
     made_->bound_from_ = &plan;
     made_->bound_symbols_.assign(symbols.begin(), symbols.end());
     made_->header_ = plan.header_;
-    made_->index_bytes_ = plan.index_bytes_;
-    made_->params_ = plan.params_;
     made_->weights_bytes_ = plan.weights_bytes_;
-    made_->index_ = fb::GetPlan(made_->index_bytes_.data());
+    made_->index_ = plan.index_;
     made_->debug_ = plan.debug_;
+    made_->records_ = plan.records_;
     made_->entries_ = plan.entries_;
     made_->init_ = plan.init_;
-    for (PlanView::EntryRecords& entry : made_->entries_) move(entry);
-    move(made_->init_);
-    faults_.allow_work(kWorkPerPlan + kWorkPerIndexByte * made_->index_bytes_.size());
+    faults_.allow_work(kWorkPerPlan + kWorkPerIndexByte * plan.index_bytes_.size());
   }
 
-  // `record` is one of the plan's.
-  Status bind(const fb::Entry& record) {
-    const EntryParts largest(*plan_.index_, record, false);
+  // Every record that will be bound.
+  void take_params(std::span<const RecordImage> images) {
+    size_t own_bytes = 0;
+    for (const RecordImage& image : images) {
+      for (const fb::Step* step : *image.record->steps()) own_bytes += step->params_bytes();
+    }
+    made_->params_.reserve(plan_.params_.size() + own_bytes);
+    made_->params_ = plan_.params_;
+  }
+
+  Status bind(const RecordImage& image) {
+    const EntryParts largest(*plan_.index_, *image.record, false);
     const std::vector<uint64_t> sizes = verified_sizes(largest, symbols_, faults_);
-    if (faults_.empty()) patch(sizes, const_cast<fb::Entry&>(*moved(&record)));
-    if (faults_.empty()) verify(largest);
+    if (faults_.empty()) {
+      std::vector<std::byte>& copy = made_->bound_images_.emplace_back(image.bytes);
+      auto& entry = *flatbuffers::GetMutableRoot<fb::Entry>(copy.data());
+      put_in_place(*image.record, entry);
+      patch(sizes, entry);
+      if (faults_.empty()) verify(largest, entry);
+    }
     if (faults_.empty()) return {};
     return {RLX_INVALID_PLAN,
             text_of("plan ", quoted(plan_.name()), " at ", symbols_text(*plan_.index_, symbols_),
@@ -129,14 +140,13 @@ class PlanBinder {
   std::shared_ptr<const PlanView> take() { return std::move(made_); }
 
  private:
-  // The same record in the copy of the index.
-  [[nodiscard]] const fb::Entry* moved(const fb::Entry* record) const {
-    const auto offset = reinterpret_cast<const std::byte*>(record) - plan_.index_bytes_.data();
-    return reinterpret_cast<const fb::Entry*>(made_->index_bytes_.data() + offset);
-  }
-  void move(PlanView::EntryRecords& entry) const {
-    for (auto& records : entry.records) {
-      for (const fb::Entry*& record : records) record = moved(record);
+  void put_in_place(const fb::Entry& record, const fb::Entry& by) {
+    const auto put_in = [&](std::vector<const fb::Entry*>& records) {
+      std::replace(records.begin(), records.end(), &record, &by);
+    };
+    put_in(made_->records_);
+    for (PlanView::EntryRecords& entry : made_->entries_) {
+      for (std::vector<const fb::Entry*>& records : entry.records) put_in(records);
     }
   }
 
@@ -171,14 +181,14 @@ class PlanBinder {
     return std::span(all).subspan(step.params_offset(), step.params_bytes());
   }
 
-  void verify(const EntryParts& largest) {
+  void verify(const EntryParts& largest, const fb::Entry& entry) {
     PlanParts parts{.header = made_->header_,
                     .plan = *made_->index_,
                     .params = made_->params_,
                     .code = plan_.code_section(),
-                    .index_bytes = made_->index_bytes_.size(),
+                    .index_bytes = plan_.index_bytes_.size(),
                     .weights_section_bytes = made_->weights_bytes_};
-    parts.entries.emplace_back(*made_->index_, *moved(&largest.entry), false);
+    parts.entries.emplace_back(*made_->index_, entry, false);
     verify_bound_entry(parts, largest, faults_);
   }
 
@@ -189,16 +199,34 @@ class PlanBinder {
   std::vector<bool> own_params_;  // by step
 };
 
-Status PlanView::bind(const PlanView& plan, std::span<const fb::Entry* const> records,
+RecordImage image_of(const fb::Entry& record) {
+  fb::EntryT unpacked;
+  record.UnPackTo(&unpacked);
+  flatbuffers::FlatBufferBuilder builder;
+  builder.ForceDefaults(true);  // what a binding changes is stored
+  builder.Finish(fb::CreateEntry(builder, &unpacked));
+  const auto* first = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  return {.record = &record, .bytes = {first, first + builder.GetSize()}};
+}
+
+Status PlanView::bind(const PlanView& plan, std::span<const RecordImage> images,
                       std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound) {
   RLX_RETURN_IF_ERROR(check_symbols(*plan.index_, symbols));
   PlanBinder binder(plan, symbols);
-  for (const fb::Entry* record : records) {
-    RLX_RETURN_IF_ERROR(check_range(plan, *record, symbols));
-    if (has_free_sizes(*record)) RLX_RETURN_IF_ERROR(binder.bind(*record));
+  binder.take_params(images);
+  for (const RecordImage& image : images) {
+    RLX_RETURN_IF_ERROR(check_range(plan, *image.record, symbols));
+    if (has_free_sizes(*image.record)) RLX_RETURN_IF_ERROR(binder.bind(image));
   }
   bound = binder.take();
   return {};
+}
+
+Status PlanView::bind(const PlanView& plan, std::span<const fb::Entry* const> records,
+                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound) {
+  std::vector<RecordImage> images;
+  for (const fb::Entry* record : records) images.push_back(image_of(*record));
+  return bind(plan, images, symbols, bound);
 }
 
 }  // namespace rlx

@@ -195,6 +195,9 @@ void verify_params(const PlanParts& parts, Faults& faults);
 void verify_entry_params(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
 void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
+// What a dispatch makes of maps with sizes; `sizes` are its kernel's there.
+void verify_step_maps(const PlanParts& parts, const StepPlace& place,
+                      std::span<const uint64_t> sizes, Faults& faults);
 // What a kernel declares of its params besides pointers, and what a dispatch has there.
 void verify_word_forms(const PlanParts& parts, uint32_t kernel, Faults& faults);
 void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults);

@@ -2,9 +2,12 @@
 // Verifier, rule group 7: the tensor maps of kernels.
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/base/dtype.h"
 #include "runtime/plan/cuda_code.h"
+#include "runtime/plan/kernel_sizes.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 #include "schema/tensor_map.h"
@@ -13,7 +16,6 @@ namespace rlx {
 namespace {
 
 // Limits of cuTensorMapEncodeTiled (CUDA driver API).
-constexpr uint32_t kMaxMapRank = 5;
 constexpr uint64_t kMaxMapDim = uint64_t{1} << 32;
 constexpr uint64_t kMaxMapStride = uint64_t{1} << 40;
 constexpr uint32_t kMaxBoxDim = 256;
@@ -47,18 +49,39 @@ bool has_lines_of_range(const fb::TensorMap& map) {
   return rank >= 2 && map.dims()->Get(rank - 1) == kLinesOfRange;
 }
 
-bool good_dims(const fb::TensorMap& map) {
+bool good_lists(const fb::TensorMap& map) {
   const uint32_t rank = map.dims()->size();
   const uint32_t boxes = map.window() != nullptr ? kWindowBoxes : rank;
-  if (rank < 1 || rank > kMaxMapRank || map.strides()->size() != rank - 1 ||
-      map.box()->size() != boxes) {
-    return false;
+  return rank >= 1 && rank <= kMaxMapRank && map.strides()->size() == rank - 1 &&
+         map.box()->size() == boxes;
+}
+
+bool good_sizes(const fb::Kernel& kernel, const fb::TensorMap& map) {
+  if (map.sizes() == nullptr) return true;
+  uint32_t least_dim = 1;
+  for (const fb::MapSize* size : *map.sizes()) {
+    const uint32_t dim = size->dim();
+    if (dim < least_dim || dim + 1 >= map.dims()->size() || map.dims()->Get(dim) != 0 ||
+        map.strides()->Get(dim) != 0 || size->size() >= size_terms(kernel).size()) {
+      return false;
+    }
+    least_dim = dim + 1;
   }
+  return true;
+}
+
+// The map as it is where every size is 1.
+MapShape least_shape(const fb::Kernel& kernel, const fb::TensorMap& map) {
+  return shape_of(map, std::vector<uint64_t>(size_terms(kernel).size(), 1));
+}
+
+bool good_shape(const fb::TensorMap& map, const MapShape& shape) {
+  const uint32_t rank = map.dims()->size();
   const auto fits = [](uint64_t value, uint64_t most) { return value >= 1 && value <= most; };
   const uint32_t given = has_lines_of_range(map) ? rank - 1 : rank;
-  return std::all_of(map.dims()->begin(), map.dims()->begin() + given,
+  return std::all_of(shape.dims.begin(), shape.dims.begin() + given,
                      [&](uint64_t dim) { return fits(dim, kMaxMapDim); }) &&
-         std::all_of(map.strides()->begin(), map.strides()->end(), [](uint64_t stride) {
+         std::all_of(shape.strides.begin(), shape.strides.begin() + rank - 1, [](uint64_t stride) {
            return stride > 0 && stride < kMaxMapStride && stride % kMapAlignmentBytes == 0;
          });
 }
@@ -69,15 +92,19 @@ bool good_window(const fb::TensorMap& map) {
     return corner >= kLeastWindowCorner && corner <= kMostWindowCorner;
   };
   const auto is_stride = [](uint32_t stride) { return stride >= 1 && stride <= kMaxWindowStride; };
-  // Of each dim there is a place at least.
+  return map.dims()->size() == kPixelWindowRank && is_corner(window.begin_w()) &&
+         is_corner(window.begin_h()) && is_corner(window.end_w()) && is_corner(window.end_h()) &&
+         is_stride(window.stride_w()) && is_stride(window.stride_h());
+}
+
+// Of each dim there is a place at least.
+bool has_places(const fb::TensorMap& map, const MapShape& shape) {
+  const fb::PixelWindow* window = map.window();
   const auto has_place = [](int32_t begin, int32_t end, uint64_t size) {
     return int64_t{begin} <= static_cast<int64_t>(size) - 1 + end;
   };
-  return map.dims()->size() == kPixelWindowRank && is_corner(window.begin_w()) &&
-         is_corner(window.begin_h()) && is_corner(window.end_w()) && is_corner(window.end_h()) &&
-         is_stride(window.stride_w()) && is_stride(window.stride_h()) &&
-         has_place(window.begin_w(), window.end_w(), map.dims()->Get(1)) &&
-         has_place(window.begin_h(), window.end_h(), map.dims()->Get(2));
+  return window == nullptr || (has_place(window->begin_w(), window->end_w(), shape.dims[1]) &&
+                               has_place(window->begin_h(), window->end_h(), shape.dims[2]));
 }
 
 // What one copy moves.
@@ -100,12 +127,12 @@ bool good_rows(const fb::TensorMap& map) {
 
 // Bytes from the address to behind the last element, of which the range decides to behind that of
 // the first line; nullopt from 2^48 on.
-std::optional<uint64_t> reach_of(const fb::TensorMap& map) {
-  uint64_t reach = map.dims()->Get(0) * map_element_bytes(map.dtype());
+std::optional<uint64_t> reach_of(const fb::TensorMap& map, const MapShape& shape) {
+  uint64_t reach = shape.dims[0] * map_element_bytes(map.dtype());
   const uint32_t given = map.dims()->size() - (has_lines_of_range(map) ? 1 : 0);
   for (uint32_t i = 1; i < given; ++i) {
     uint64_t step = 0;
-    if (__builtin_mul_overflow(map.dims()->Get(i) - 1, map.strides()->Get(i - 1), &step) ||
+    if (__builtin_mul_overflow(shape.dims[i] - 1, shape.strides[i - 1], &step) ||
         step >= uint64_t{1} << 48) {
       return std::nullopt;
     }
@@ -114,22 +141,56 @@ std::optional<uint64_t> reach_of(const fb::TensorMap& map) {
   return reach;
 }
 
+std::string reach_text(const std::optional<uint64_t>& reach) {
+  return reach ? std::to_string(*reach) : "2^48 and more";
+}
+
+// All but what sizes make of it.
+bool good_form(const fb::Kernel& kernel, const fb::TensorMap& map) {
+  if (map_element_bytes(map.dtype()) == 0 || !good_lists(map) || !good_sizes(kernel, map) ||
+      !good_copy(map) || !good_rows(map)) {
+    return false;
+  }
+  const MapShape shape = least_shape(kernel, map);
+  return good_shape(map, shape) && (has_sizes(map) || has_places(map, shape));
+}
+
 void verify_map(const PlanParts& parts, uint32_t k, uint32_t m, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
   const fb::TensorMap& map = *kernel.maps()->Get(m);
   const fb::KernelAccess* access = access_at(kernel, map.position());
-  if (access == nullptr || map_element_bytes(map.dtype()) == 0 || !good_dims(map) ||
-      !good_copy(map) || !good_rows(map) || access->alignment() < kMapAlignmentBytes ||
+  if (access == nullptr || !good_form(kernel, map) || access->alignment() < kMapAlignmentBytes ||
       !stands_at_begin(kernel, map.position())) {
     return faults.add(VerifyRule::TensorMapForm, kernel_name(parts.plan, k), ", tensor map ", m,
                       " of the pointer at byte ", map.position(),
                       " is none that the copy engine takes");
   }
-  const std::optional<uint64_t> reach = reach_of(map);
+  if (has_sizes(map)) return;  // How far it reaches, each step says.
+  const std::optional<uint64_t> reach = reach_of(map, least_shape(kernel, map));
   if (reach && *reach <= access->min_bytes()) return;
   faults.add(VerifyRule::TensorMapReach, kernel_name(parts.plan, k), ", tensor map ", m,
-             " reaches over ", reach ? std::to_string(*reach) : "2^48 and more",
-             " bytes, its pointer is sure to have ", access->min_bytes());
+             " reaches over ", reach_text(reach), " bytes, its pointer is sure to have ",
+             access->min_bytes());
+}
+
+void verify_step_map(const PlanParts& parts, const StepPlace& place, uint32_t m,
+                     std::span<const uint64_t> sizes, Faults& faults) {
+  const fb::TensorMap& map = *parts.plan.kernels()->Get(place.step.kernel())->maps()->Get(m);
+  const MapShape shape = shape_of(map, sizes);
+  if (!good_shape(map, shape) || !has_places(map, shape)) {
+    return faults.add(VerifyRule::TensorMapForm, place.name(), ", tensor map ", m,
+                      " of the pointer at byte ", map.position(),
+                      " is with the step's params none that the copy engine takes");
+  }
+  const std::span<const fb::Relocation> pointers = place.entry.relocations_of(place.step);
+  const auto pointer = std::find_if(
+      pointers.begin(), pointers.end(),
+      [&map](const fb::Relocation& candidate) { return candidate.position() == map.position(); });
+  const std::optional<uint64_t> reach = reach_of(map, shape);
+  if (reach && *reach <= pointer->length_bytes()) return;
+  faults.add(VerifyRule::TensorMapReach, place.name(), ", tensor map ", m, " reaches over ",
+             reach_text(reach), " bytes with the step's params, its pointer has ",
+             pointer->length_bytes());
 }
 
 }  // namespace
@@ -148,6 +209,17 @@ void verify_maps(const PlanParts& parts, uint32_t k, Faults& faults) {
   faults.charge(kWorkPerTable * uint64_t{kernel.maps()->size()});
   for (uint32_t m = 0; m < kernel.maps()->size() && !faults.full(); ++m)
     verify_map(parts, k, m, faults);
+}
+
+void verify_step_maps(const PlanParts& parts, const StepPlace& place,
+                      std::span<const uint64_t> sizes, Faults& faults) {
+  const fb::Kernel& kernel = *parts.plan.kernels()->Get(place.step.kernel());
+  const uint32_t count = kernel.maps() == nullptr ? 0 : kernel.maps()->size();
+  for (uint32_t m = 0; m < count && !faults.full(); ++m) {
+    if (!has_sizes(*kernel.maps()->Get(m))) continue;
+    faults.charge(kWorkPerTable);
+    verify_step_map(parts, place, m, sizes, faults);
+  }
 }
 
 }  // namespace rlx

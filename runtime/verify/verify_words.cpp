@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/plan/free_sizes.h"
+#include "runtime/plan/kernel_sizes.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -70,11 +70,6 @@ void verify_count(const PlanParts& parts, const StepPlace& place, std::span<cons
              place.entry.short_value_name(pointer->value()), " has ", room, " bytes");
 }
 
-std::span<const fb::SizeTerm> kernel_sizes(const fb::Kernel& kernel) {
-  if (kernel.sizes() == nullptr) return {};
-  return {reinterpret_cast<const fb::SizeTerm*>(kernel.sizes()->Data()), kernel.sizes()->size()};
-}
-
 bool is_plain_word(const fb::Kernel& kernel, uint32_t position) {
   return kernel.plain_words() != nullptr &&
          std::find(kernel.plain_words()->begin(), kernel.plain_words()->end(), position) !=
@@ -91,7 +86,7 @@ bool good_size(const fb::Kernel& kernel, const fb::SizeTerm& term, uint32_t inde
 // Of a kernel whose words are well-formed.
 void verify_reach_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
-  const std::span<const fb::SizeTerm> sizes = kernel_sizes(kernel);
+  const std::span<const fb::SizeTerm> sizes = size_terms(kernel);
   faults.charge(kWorkPerRecord * sizes.size());
   for (uint32_t i = 0; i < sizes.size() && !faults.full(); ++i) {
     if (good_size(kernel, sizes[i], i)) continue;
@@ -115,24 +110,20 @@ void verify_reach_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
   }
 }
 
-// The sizes as the kernel computes them; a word counts for a value of a symbol.
+// The sizes as the kernel computes them.
 void verify_reaches(const PlanParts& parts, const StepPlace& place,
                     std::span<const std::byte> params, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(place.step.kernel());
-  const std::span<const fb::SizeTerm> terms = kernel_sizes(kernel);
-  if (terms.empty()) return;
-  faults.charge(kWorkPerRecord * terms.size());
-  std::vector<uint64_t> words(kMaxParamsBytes);
-  if (kernel.plain_words() != nullptr) {
-    for (const uint32_t position : *kernel.plain_words())
-      words[position] = word_at(params, position);
-  }
-  std::vector<uint64_t> sizes(terms.size());
-  if (const std::optional<SizeFault> fault = evaluate_sizes(terms, words, sizes)) {
+  const size_t terms = size_terms(kernel).size();
+  if (terms == 0) return;
+  faults.charge(kWorkPerRecord * terms);
+  std::vector<uint64_t> sizes;
+  if (const std::optional<SizeFault> fault = evaluate_sizes(kernel, params, sizes)) {
     return faults.add(VerifyRule::ReachBound, place.name(), ": size ", fault->term, " of ",
                       kernel_name(parts.plan, place.step.kernel()), " ", fault->why,
                       " with the step's params");
   }
+  verify_step_maps(parts, place, sizes, faults);
   if (kernel.reaches() == nullptr) return;
   for (const fb::Relocation& pointer : place.entry.relocations_of(place.step)) {
     for (const fb::KernelReach* reach : *kernel.reaches()) {

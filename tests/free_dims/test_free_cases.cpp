@@ -372,7 +372,7 @@ TEST_CASE("free lines of products in large tiles", "[large_tiles]") {
 }
 
 // Of which the number of images alone is free there.
-TEST_CASE("free numbers of images by windows in large tiles", "[large_tiles]") {
+TEST_CASE("free numbers and sizes of images by windows in large tiles", "[large_tiles]") {
   check_family(conv_window_cases(), check_each_size, nullptr, {"conv_mma"});
 }
 

@@ -120,6 +120,34 @@ TEST_CASE("windows_of_images_are_copied_as_the_map_says") {
   CHECK(wgmma_of(free)->maps.at(0).dims.back() == kLinesOfRange);
 }
 
+TEST_CASE("windows_of_images_of_free_sizes_are_copied_by_sizes_of_the_kernel") {
+  OneNode node{
+      .op = "conv",
+      .inputs = {TensorType{DType::f16, {1, 64, 24, 24}}, TensorType{DType::f16, {64, 64, 3, 3}}},
+      .attributes = {{"pads", Ints{1, 1}}, {"stride", Ints{2, 2}}},
+      .target = "cuda",
+      .without = {"conv_mma"}};
+  node.inputs[0]->shape[2] =
+      Dim::of({.index = 0, .name = "height", .minimum = 1, .maximum = 100}) + 28;
+  node.inputs[0]->shape[3] = Dim::of({.index = 1, .name = "width", .minimum = 29, .maximum = 128});
+  const Program program = lower(node);
+  const Specialization* kernel = wgmma_of(program);
+  REQUIRE(kernel != nullptr);
+  const TensorMap& pixels = kernel->maps.at(0);
+  CHECK(pixels.dims == std::vector<uint64_t>{64, 0, 0, 1});
+  CHECK(pixels.strides == std::vector<uint64_t>{128, 0, 0});
+  REQUIRE(pixels.sizes.size() == 2);
+  CHECK(pixels.sizes[0].dim == 1);
+  CHECK(pixels.sizes[0].size.range().most == 128);
+  CHECK(pixels.sizes[1].dim == 2);
+  // Whatever the sizes, as many steps of the stride as there are pixels of y.
+  CHECK(pixels.window ==
+        PixelWindow{
+            .begin_w = -1, .begin_h = -1, .end_w = -1, .end_h = -1, .stride_w = 2, .stride_h = 2});
+  node.inputs[0]->shape[3] = Dim::of({.index = 1, .name = "width", .minimum = 0, .maximum = 128});
+  CHECK(wgmma_of(lower(node)) == nullptr);  // an image without pixels
+}
+
 TEST_CASE("windows_that_the_copy_engine_does_not_take_are_for_other_kernels") {
   const auto takes = [](Shape x, Shape w, Ints pads, Ints dilation, Ints stride) {
     OneNode node{

@@ -121,6 +121,57 @@ std::vector<Fixture> reach_fixtures() {
   };
 }
 
+// free_plan() whose kernel sees what it reads as 2 rows of as many pieces of 16 bytes as its plain
+// word counts, of which there is room for 8. The code is missing, which later rules tell.
+Fixture map_size_fixture(VerifyRule rule, std::string what, uint32_t pieces,
+                         std::function<void(fb::TensorMapT&)> edit = {}) {
+  return {.rule = rule,
+          .what = "a map with sizes: " + std::move(what),
+          .edit =
+              [pieces, edit = std::move(edit)](PlanSpec& spec) {
+                fb::TensorMapT map;
+                map.position = 8;
+                map.dtype = 1;
+                map.dims = {8, 0, 2};
+                map.strides = {16, 0};
+                map.box = {8, 1, 1};
+                map.sizes = {fb::MapSize(1, 0)};
+                if (edit) edit(map);
+                SpecKernel& kernel = spec.kernels[0];
+                kernel.variants = {};
+                kernel.accesses[1].alignment = 16;
+                kernel.sizes = {{0, kPlainWord, 0, SizeOp::Symbol}};
+                kernel.maps = {map};
+                std::memcpy(spec.params.data() + kPlainWord, &pieces, sizeof pieces);
+              },
+          .base = free_plan};
+}
+
+std::vector<Fixture> map_size_fixtures() {
+  using Rule = VerifyRule;
+  using Map = fb::TensorMapT;
+  return {
+      map_size_fixture(Rule::TensorMapReach, "a piece too many", 9),
+      map_size_fixture(Rule::TensorMapForm, "no pieces", 0),
+      map_size_fixture(Rule::TensorMapForm, "of the innermost dim", 8,
+                       [](Map& m) {
+                         m.dims = {0, 8, 2};
+                         m.strides = {0, 128};
+                         m.sizes = {fb::MapSize(0, 0)};
+                       }),
+      map_size_fixture(Rule::TensorMapForm, "of the last dim", 8,
+                       [](Map& m) { m.sizes = {fb::MapSize(2, 0)}; }),
+      map_size_fixture(Rule::TensorMapForm, "of a dim twice", 8,
+                       [](Map& m) { m.sizes.emplace_back(1, 0); }),
+      map_size_fixture(Rule::TensorMapForm, "of a dim that has a number", 8,
+                       [](Map& m) { m.dims[1] = 8; }),
+      map_size_fixture(Rule::TensorMapForm, "a stride beside them", 8,
+                       [](Map& m) { m.strides[1] = 128; }),
+      map_size_fixture(Rule::TensorMapForm, "one that the kernel has not", 8,
+                       [](Map& m) { m.sizes = {fb::MapSize(1, 1)}; }),
+  };
+}
+
 std::vector<Fixture> patch_fixtures() {
   using Rule = VerifyRule;
   return {
@@ -412,7 +463,8 @@ std::vector<BindingFixture> binding_fixtures() {
 
 std::vector<Fixture> free_fixtures() {
   std::vector<Fixture> all = term_fixtures();
-  for (const auto& fixtures : {reach_fixtures(), patch_fixtures(), range_fixtures()})
+  for (const auto& fixtures :
+       {reach_fixtures(), map_size_fixtures(), patch_fixtures(), range_fixtures()})
     all.insert(all.end(), fixtures.begin(), fixtures.end());
   return all;
 }

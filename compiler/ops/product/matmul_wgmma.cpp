@@ -149,29 +149,31 @@ int64_t depth_of_steps(const WindowProduct& product) {
 }
 
 // What the copy engine takes (schema/tensor_map.h). Corners lie where the first taps of the
-// outermost pixels do.
-PixelWindow pixel_window(const FixedWindow& window) {
-  const auto end = [&window](size_t d) {
-    const int64_t last = (window.out[d] - 1) * window.stride[d] - window.begin[d];
-    return narrow<int32_t>(last - (window.in[d] - 1));
-  };
-  return {.begin_w = narrow<int32_t>(-window.begin[2]),
-          .begin_h = narrow<int32_t>(-window.begin[1]),
-          .end_w = end(2),
-          .end_h = end(1),
+// outermost pixels do, or beyond the last of them by less than a stride, so that no size decides.
+int64_t end_corner(const Window& window, size_t d) {
+  return window.end[d].bound() - (window.kernel[d] - 1) * window.dilation[d];
+}
+
+PixelWindow pixel_window(const Window& window) {
+  return {.begin_w = narrow<int32_t>(-window.begin[2].bound()),
+          .begin_h = narrow<int32_t>(-window.begin[1].bound()),
+          .end_w = narrow<int32_t>(end_corner(window, 2)),
+          .end_h = narrow<int32_t>(end_corner(window, 1)),
           .stride_w = narrow<uint32_t>(window.stride[2]),
           .stride_h = narrow<uint32_t>(window.stride[1])};
 }
 
-std::string window_refusal(const FixedWindow& window) {
-  constexpr int64_t kFarthest = kSizeLimit;
+std::string window_refusal(const Window& window) {
+  constexpr int64_t kFarthest = kSizeLimit / 256;
   for (const size_t d : {1, 2}) {
-    if (std::max({window.in[d], window.out[d], window.begin[d]}) > kFarthest / 256)
+    if (window.begin[d].is_free() || window.end[d].is_free()) return "pads that the run gives";
+    if (window.in[d].range().least < 1) return "images that may have no pixels";
+    const int64_t begin = window.begin[d].bound();
+    if (std::max({window.in[d].range().most, window.out[d].range().most, begin}) > kFarthest)
       return "more pixels in a row than it counts";
-    const int64_t end =
-        (window.out[d] - 1) * window.stride[d] - window.begin[d] - (window.in[d] - 1);
-    if (-window.begin[d] < kLeastWindowCorner || -window.begin[d] > kMostWindowCorner ||
-        end < kLeastWindowCorner || end > kMostWindowCorner)
+    const int64_t end = end_corner(window, d);
+    if (-begin < kLeastWindowCorner || -begin > kMostWindowCorner || end < kLeastWindowCorner ||
+        end > kMostWindowCorner)
       return "windows that begin far beside or far within the image";
     if (window.stride[d] > kMaxWindowStride) return "a stride that the copy engine does not take";
     if ((window.kernel[d] - 1) * window.dilation[d] > kMaxWindowOffset)
@@ -263,18 +265,25 @@ uint64_t map_lines(const Dim& lines) {
 
 TensorMap pixels_map(const WindowProduct& product) {
   const ProductOperand& x = product.fused.product.a;
-  const FixedWindow window = numbers_of(product.window);
+  const Dim& width = product.window.in[2];
+  const Dim& height = product.window.in[1];
   const uint64_t pitch = static_cast<uint64_t>(int64_t{x.line}) * element_bytes(x.ref.dtype());
-  const auto width = static_cast<uint64_t>(window.in[2]);
-  const auto height = static_cast<uint64_t>(window.in[1]);
-  return {
-      .position = 0,
-      .dtype = x.ref.dtype(),
-      .dims = {static_cast<uint64_t>(product.channels), width, height, map_lines(product.images)},
-      .strides = {pitch, width * pitch, height * width * pitch},
-      .box = {static_cast<uint32_t>(kStepDepth), static_cast<uint32_t>(kTileLines)},
-      .swizzle_bytes = 128,
-      .window = pixel_window(window)};
+  TensorMap map{.position = 0,
+                .dtype = x.ref.dtype(),
+                .dims = {static_cast<uint64_t>(product.channels), 0, 0, map_lines(product.images)},
+                .strides = {pitch, 0, 0},
+                .box = {static_cast<uint32_t>(kStepDepth), static_cast<uint32_t>(kTileLines)},
+                .swizzle_bytes = 128,
+                .window = pixel_window(product.window)};
+  if (width.is_free() || height.is_free()) {
+    map.sizes = {{.dim = 1, .size = width}, {.dim = 2, .size = height}};
+    return map;
+  }
+  map.dims[1] = static_cast<uint64_t>(width);
+  map.dims[2] = static_cast<uint64_t>(height);
+  map.strides[1] = map.dims[1] * pitch;
+  map.strides[2] = map.dims[2] * map.strides[1];
+  return map;
 }
 
 // Of filters, tap by tap.
@@ -468,9 +477,7 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
 
 std::string wgmma_window_refusal(const OfferContext& at, const WindowProduct& given) {
   const Product& product = given.fused.product;
-  if (has_free_sizes(given.window)) return "image sizes that the run gives";
-  if (std::string refusal = window_refusal(numbers_of(given.window)); !refusal.empty())
-    return refusal;
+  if (std::string refusal = window_refusal(given.window); !refusal.empty()) return refusal;
   if (has_ragged_rows(product)) return "filters that are no whole 16-byte pieces";
   if (given.channels % kPieceElements != 0 || !rows_of_pieces(at, product.a)) return kNoPieces;
   return common_refusal(at, given.fused);
@@ -521,9 +528,9 @@ bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
       .define("RLX_TAPS", given.window.taps());
   define_window(dispatch, given.window);
   const int64_t pitch = product.a.line;
-  const int64_t width = given.window.in[2];
-  dispatch.define("RLX_X_N", given.window.in[1] * width * pitch)
-      .define("RLX_X_H", width * pitch)
+  const Dim& width = given.window.in[2];
+  dispatch.size("RLX_X_N", given.window.in[1] * width * pitch)
+      .size("RLX_X_H", width * pitch)
       .define("RLX_X_W", pitch)
       .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
       .map(&MatmulWgmmaParams::a, pixels_map(given))
