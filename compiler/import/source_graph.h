@@ -53,6 +53,8 @@ struct RawFile {
   uint64_t offset_bytes = 0;
   // The same bytes, of a reader that has the file open: taken as they are, `path` is for writers.
   std::optional<HostBytes> mapped = std::nullopt;
+  // All of that file, where the bytes may stay there.
+  std::span<const std::byte> file = {};
 };
 // HostBytes: inline, little-endian, row-major.
 using SourceData =

@@ -89,6 +89,8 @@ std::vector<ModelFile> WeightReader::files() const {
     if (open_file == nullptr) continue;
     files.push_back({.name = path, .owner = open_file->file, .bytes = open_file->file->bytes()});
   }
+  for (const auto& [path, file] : mapped_)
+    files.push_back({.name = path, .owner = file.owner, .bytes = file.bytes});
   return files;
 }
 
@@ -144,7 +146,13 @@ std::optional<WeightData> WeightReader::data(const Request& request, const Safet
 }
 
 std::optional<WeightData> WeightReader::data(const Request& request, const RawFile& file) {
-  if (file.mapped) return data(request, *file.mapped);
+  if (file.mapped) {
+    if (!file.file.empty()) {
+      mapped_.insert_or_assign(file.path,
+                               HostBytes{.owner = file.mapped->owner, .bytes = file.file});
+    }
+    return data(request, *file.mapped);
+  }
   const OpenFile* open_file = open(request, file.path);
   if (open_file == nullptr) return std::nullopt;
   const auto bytes = open_file->file->bytes();

@@ -68,6 +68,7 @@ class WeightReader {
   ModelFolder folder_;
   Diagnostics& diagnostics_;
   std::map<std::string, std::variant<OpenFile, FileFault>> files_;
+  std::map<std::string, HostBytes> mapped_;  // files that a reader has open
   std::map<std::string, ParseFault> bad_safetensors_;
   std::map<std::string, RawUse> raw_uses_;
 };

@@ -4,7 +4,8 @@
 // Specializations: RLX_WARPS of each of RLX_ROUND_TEAMS teams; RLX_TILES of 16 lines per workgroup at most; RLX_N, RLX_K;
 //   lib/blocks.inc; RLX_W_EARLY as in lib/block_ring.cuh.
 // Phases: a round is RLX_WARPS slices, one of each warp; a stage of the ring is a tile's lines of a round. The tiles of the workgroup pass by
-//   round after round, of which teams of warps take turns; the first warp fills a stage again when the one behind it is done with too.
+//   round after round, of which teams of warps take turns; each passes by the others' too, so that none is a turn of the ring ahead, where the
+//   parity of a barrier would say nothing. The first warp fills a stage again when the one behind it is done with too.
 #ifndef RLX_LIB_BLOCK_LINES_CUH
 #define RLX_LIB_BLOCK_LINES_CUH
 
@@ -81,7 +82,7 @@ template <typename Begin, typename Use>
 RLX_FN void stream_lines(unsigned char* shared, Weights from, rlx_u32 first_line, rlx_u32 tiles, const Begin& begin, const Use& use) {
   if (rlx_local_index < kRoundStages) {
     rlx_mbarrier_init(rlx_shared_address(&full[rlx_local_index]), RLX_STREAM_ARRIVALS);
-    rlx_mbarrier_init(rlx_shared_address(&empty[rlx_local_index]), RLX_WARPS);
+    rlx_mbarrier_init(rlx_shared_address(&empty[rlx_local_index]), RLX_WARPS * RLX_ROUND_TEAMS);
     rlx_fence_async_shared();
   }
   rlx_barrier();
@@ -105,14 +106,14 @@ RLX_FN void stream_lines(unsigned char* shared, Weights from, rlx_u32 first_line
     RLX_LOOP for (rlx_u32 tile = 0u; tile < tiles; ++tile) {
       if (is_copying && used >= kLag) copies.next();
       ++used;
-      if (is_own) {
-        rlx_mbarrier_wait(rlx_shared_address(&full[turn.stage]), turn.parity);
+      rlx_mbarrier_wait(rlx_shared_address(&full[turn.stage]), turn.parity);
+      if (is_own && slice < kSlices) {
         const rlx_u32 place = turn.stage * kRoundStageBytes + rlx_lane_of_warp / 4u * kRoundPitch + warp * kSliceBytes;
         const rlx_u32 at[2] = {place, place + 8u * kRoundPitch};
-        if (slice < kSlices) use(tile, round < RLX_ROUND_TEAMS, at);
-        __syncwarp();
-        if (rlx_lane_of_warp == 0u) rlx_mbarrier_arrive(rlx_shared_address(&empty[turn.stage]));
+        use(tile, round < RLX_ROUND_TEAMS, at);
       }
+      __syncwarp();
+      if (rlx_lane_of_warp == 0u) rlx_mbarrier_arrive(rlx_shared_address(&empty[turn.stage]));
       turn.step();
     }
   }

@@ -110,8 +110,12 @@ bool has_clusters(uint32_t architecture) {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count) {
-  const std::span<const fb::Step> steps = PlanView::steps(entry).first(step_count);
+namespace {
+
+using StepEdges = std::vector<std::vector<uint32_t>>;
+
+StepEdges reduce(const StepEdges& all) {
+  const auto step_count = static_cast<uint32_t>(all.size());
   const size_t words = ceil_div(size_t{step_count}, size_t{64});
   // Bit p of row s: step s runs after step p.
   std::vector<uint64_t> after(words * step_count, 0);
@@ -119,10 +123,9 @@ std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_
   const auto holds = [&](const uint64_t* bits, uint32_t step) {
     return (bits[step / 64] >> (step % 64) & 1) != 0;
   };
-  std::vector<std::vector<uint32_t>> kept(step_count);
+  StepEdges kept(step_count);
   for (uint32_t s = 0; s < step_count; ++s) {
-    const std::span<const uint32_t> edges = PlanView::edges(entry, steps[s]);
-    std::vector<uint32_t> nearest_first(edges.begin(), edges.end());
+    std::vector<uint32_t> nearest_first = all[s];
     std::sort(nearest_first.begin(), nearest_first.end(), std::greater<>());
     // An edge that another implies comes after it in this order: it leads further back.
     for (const uint32_t before : nearest_first) {
@@ -133,6 +136,46 @@ std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_
     }
   }
   return kept;
+}
+
+// What takes no longer than a kernel's launch.
+bool is_small(const fb::Step& step) {
+  constexpr uint64_t kMostBytes = uint64_t{4} << 20;
+  constexpr uint64_t kMostFlops = uint64_t{1} << 25;
+  return step.kind() == fb::StepKind::Dispatch && step.bytes_moved() <= kMostBytes &&
+         step.flops() <= kMostFlops;
+}
+
+}  // namespace
+
+StepEdges reduced_edges(const fb::Entry& entry, uint32_t step_count) {
+  StepEdges all;
+  for (const fb::Step& step : PlanView::steps(entry).first(step_count)) {
+    const std::span<const uint32_t> edges = PlanView::edges(entry, step);
+    all.emplace_back(edges.begin(), edges.end());
+  }
+  return reduce(all);
+}
+
+StepEdges chained_edges(const fb::Entry& entry, uint32_t step_count) {
+  StepEdges edges = reduced_edges(entry, step_count);
+  StepEdges after(step_count);
+  for (uint32_t s = 0; s < step_count; ++s)
+    for (const uint32_t before : edges[s]) after[before].push_back(s);
+  const std::span<const fb::Step> steps = PlanView::steps(entry);
+  for (uint32_t fork = 0; fork < step_count; ++fork) {
+    const std::vector<uint32_t>& pair = after[fork];
+    if (pair.size() != 2 || !is_small(steps[fork])) continue;
+    const uint32_t first = pair[0];
+    const uint32_t second = pair[1];
+    const bool meet = edges[first].size() == 1 && edges[second].size() == 1 &&
+                      after[first].size() == 1 && after[first] == after[second];
+    const bool is_one_small = is_small(steps[first]) || is_small(steps[second]);
+    const bool is_in_region = PlanView::region_of(entry, first) != nullptr ||
+                              PlanView::region_of(entry, second) != nullptr;
+    if (meet && is_one_small && !is_in_region) edges[second] = {first};
+  }
+  return reduce(edges);
 }
 
 class GraphBuilder {
@@ -154,7 +197,7 @@ class GraphBuilder {
   }
 
   Status add_steps(uint32_t step_count) {
-    const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
+    const std::vector<std::vector<uint32_t>> edges = chained_edges(*linked_.entry, step_count);
     made_.nodes_.resize(step_count);
     for (uint32_t s = 0; s < step_count;) {
       if (const fb::Region* region = PlanView::region_of(*linked_.entry, s)) {

@@ -49,6 +49,12 @@ inline constexpr uint32_t kCalibrationEvents = 4;
 // Edges of each of the first `step_count` steps without those that others imply: a step that a
 // predecessor waits for anyway.
 std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count);
+// Those, but of two steps that wait for one and the same alone and are waited for together, the
+// second waits for the first where one of them is small, and that one too: in a chain kernels may
+// start early. Behind a large one there is no room for them before its end. Llama-1B's shape in
+// blocks on an H200: 8 tokens, whose fork stands behind a cast, 936 us without and 895 with it; one
+// token, behind a product of 14 MB, 565 and 571.
+std::vector<std::vector<uint32_t>> chained_edges(const fb::Entry& entry, uint32_t step_count);
 
 // An executable graph with the nodes that it was made from.
 class EntryGraph {

@@ -5,11 +5,12 @@
 //   [B,H,Sq] dense; mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
 // Threads: RLX_WARPS subgroups of 32, each with RLX_SUBGROUP_ROWS queries (16 or 32) of its own; tiles of RLX_KEYS keys are shared.
 // Grid: one group per (batch, head, tile of queries), tiles with the most keys first, spread by split_grid. RLX_LONGEST_FIRST 1: of
-//   all heads, 0: of each head.
+//   all heads, 0: of each head. RLX_SPLITS > 1: so many groups instead of each, which share its keys out in whole tiles; y is then the
+//   `partial` of attention_decode, which merges them.
 // Specializations: RLX_Q storage type of q, k, v and y, f16 or bf16, as RLX_MATRIX; RLX_D, RLX_DV, multiples of 8 up to 256;
 //   RLX_VALUE_BLOCKS = RLX_DV / 16, rounded up; RLX_STAGES 1 or 2 tiles of keys and values in shared memory; RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS,
 //   RLX_HEADS_PER_KV, RLX_SQ, RLX_SK; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
-//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KNOWN_FRAGMENTS; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
+//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_SPLITS; RLX_KNOWN_FRAGMENTS; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
 //   (storage type), RLX_SINKS_STRIDE; RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none).
 // generated/attention_coop.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_ATTENDS(mask value), RLX_SCORE(s) of
@@ -344,6 +345,17 @@ RLX_FN void store_lse(Place at, int query, float shift, float total) {
 #endif
 }
 
+#if RLX_SPLITS > 1
+// Where a query's row of `partial` begins: RLX_DV weighted sums, then maximum, sum of weights and two zeros.
+RLX_FN rlx_i64 partial_at(Place at, int query, int split) {
+  const RLX_INDEX row = (at.batch * RLX_INDEX(RLX_HEADS) + at.head) * RLX_INDEX(RLX_SQ) + RLX_INDEX(query);
+  return (rlx_i64(row) * RLX_SPLITS + split) * (RLX_DV + 4);
+}
+RLX_FN void store_partial_state(Place at, int query, int split, float shift, float total) {
+  rlx_store4_f32(p.y, partial_at(at, query, split) + RLX_DV, rlx_vec4(shift * 0.693147182f, total, 0.0f, 0.0f));
+}
+#endif
+
 // ---- without matrices ----
 
 #define RLX_PLAIN_COLUMNS ((RLX_DV + RLX_SUBGROUP - 1) / RLX_SUBGROUP)  // of a thread
@@ -359,11 +371,14 @@ RLX_FN float plain_product(RLX_INDEX q_row, RLX_INDEX k_row) {
   return product;
 }
 
-// A subgroup's queries one by one: every thread has a key of 32 for the scores, and every 32nd column of the result. What disallowed
-// keys hold is not touched.
-RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RLX_INDEX k_base, RLX_INDEX v_base, RLX_INDEX y_base) {
+// A subgroup's queries one by one, over the group's keys: every thread has a key of 32 for the scores, and every 32nd column of the
+// result. What disallowed keys hold is not touched.
+RLX_FN void plain_rows(Place at, int first_query, int lane, Bounds keys, int split, RLX_INDEX q_base, RLX_INDEX k_base, RLX_INDEX v_base,
+                       RLX_INDEX y_base) {
   RLX_LOOP for (int query = first_query; query < min(first_query + RLX_SUBGROUP_ROWS, RLX_SQ); ++query) {
-    const Bounds bounds = bounds_of(at, query);
+    Bounds bounds = bounds_of(at, query);
+    bounds.first = max(bounds.first, keys.first);
+    bounds.last = min(bounds.last, keys.last);
     float shift = RLX_MINUS_INFINITY;
     float total = 0.0f;
     float sums[RLX_PLAIN_COLUMNS];
@@ -392,6 +407,13 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RL
       }
     }
     total = subgroupAdd(total);
+#if RLX_SPLITS > 1
+    RLX_UNROLL for (int c = 0; c < RLX_PLAIN_COLUMNS; ++c) {
+      const int column = c * RLX_SUBGROUP + lane;
+      if (column < RLX_DV) rlx_store_f32(p.y, partial_at(at, query, split) + column, sums[c]);
+    }
+    if (lane == 0) store_partial_state(at, query, split, shift, total);
+#else
     float share = 1.0f;
     add_sink(at, shift, total, share);
     const float inverse = total == 0.0f ? 0.0f : share / total;
@@ -401,6 +423,7 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RL
       if (column < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, to, sums[c] * inverse);
     }
     if (lane == 0) store_lse(at, query, shift, total);
+#endif
   }
 }
 
@@ -413,7 +436,8 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RL
 #define RLX_SLACK 8.0f
 
 RLX_MAIN {
-  const RLX_INDEX group = RLX_INDEX(rlx_linear_group);
+  const RLX_INDEX group = RLX_INDEX(rlx_linear_group) / RLX_INDEX(RLX_SPLITS);
+  const int split = int(RLX_INDEX(rlx_linear_group) % RLX_INDEX(RLX_SPLITS));
   if (group >= RLX_INDEX(RLX_GROUPS)) return;
   const int warp = int(rlx_local_index) / RLX_SUBGROUP;
   const int lane = int(rlx_local_index) % RLX_SUBGROUP;
@@ -434,8 +458,13 @@ RLX_MAIN {
   // Keys from `begin` to before `end` are some query's of the group; those of the subgroup's first and last query are `low`, `high`.
   const int first_query = query_tile * RLX_TILE_QUERIES;
   const int first_row = first_query + warp * RLX_SUBGROUP_ROWS;
-  const int begin = bounds_of(at, first_query).first;
-  const int end = bounds_of(at, min(first_query + RLX_TILE_QUERIES, RLX_SQ) - 1).last + 1;
+  int begin = bounds_of(at, first_query).first;
+  int end = bounds_of(at, min(first_query + RLX_TILE_QUERIES, RLX_SQ) - 1).last + 1;
+#if RLX_SPLITS > 1
+  const int share = (max(end - begin, 0) + RLX_SPLITS * RLX_KEYS - 1) / (RLX_SPLITS * RLX_KEYS) * RLX_KEYS;
+  begin += split * share;
+  end = min(begin + share, end);
+#endif
   const Bounds low = bounds_of(at, first_row);
   const Bounds high = bounds_of(at, min(first_row + RLX_SUBGROUP_ROWS, RLX_SQ) - 1);
 
@@ -575,9 +604,13 @@ RLX_MAIN {
   RLX_UNROLL for (int r = 0; r < RLX_ROWS_HELD; ++r) {
     total[r] += subgroupShuffleXor(total[r], 1u);
     total[r] += subgroupShuffleXor(total[r], 2u);
+#if RLX_SPLITS > 1
+    inverse[r] = 1.0f;
+#else
     float share = 1.0f;
     add_sink(at, shift[r], total[r], share);
     inverse[r] = total[r] == 0.0f ? 0.0f : share / total[r];
+#endif
   }
   float results[RLX_ROW_BLOCKS * RLX_VALUE_BLOCKS * RLX_MATRIX_SHARE];
   rlx_u32 largest = 0u;
@@ -588,22 +621,39 @@ RLX_MAIN {
     }
   }
   if (!is_usable || subgroupMax(largest) >= RLX_INFINITY_BITS) {
-    plain_rows(at, first_row, lane, q_base, k_base, v_base, y_base);
+    Bounds keys;
+    keys.first = begin;
+    keys.last = end - 1;
+    plain_rows(at, first_row, lane, keys, split, q_base, k_base, v_base, y_base);
     return;
   }
+#if RLX_SPLITS > 1
+#define RLX_PUT_PAIR(query, column, low, high)                                  \
+  const rlx_i64 to = partial_at(at, query, split) + rlx_i64(column);            \
+  rlx_store_f32(p.y, to, low);                                                  \
+  rlx_store_f32(p.y, to + 1, high);
+#else
+#define RLX_PUT_PAIR(query, column, low, high)                                                \
+  const RLX_INDEX to = y_base + RLX_INDEX(query) * RLX_Y_S + RLX_INDEX(column);               \
+  rlx_put4(p.y, rlx_i64(to) * 2, pack2(low, high));
+#endif
 #define RLX_STORE_PAIR(i, j, e)                                                                                          \
   if (first_row + i * 16 + row_of(lane, e) < RLX_SQ && (RLX_DV % 16 == 0 || j * 16 + column_of(lane, e) < RLX_DV)) {       \
-    const RLX_INDEX to = y_base + RLX_INDEX(first_row + i * 16 + row_of(lane, e)) * RLX_Y_S +                            \
-                         RLX_INDEX(j * 16 + column_of(lane, e));                                                         \
     const float factor = inverse[RLX_ROW_AT(i, e)];                                                                      \
-    rlx_put4(p.y, rlx_i64(to) * 2, pack2(RLX_RESULT_AT(i, j, e) * factor, RLX_RESULT_AT(i, j, e + 1) * factor));         \
+    RLX_PUT_PAIR(first_row + i * 16 + row_of(lane, e), j * 16 + column_of(lane, e), RLX_RESULT_AT(i, j, e) * factor,     \
+                 RLX_RESULT_AT(i, j, e + 1) * factor)                                                                    \
   }
 #define RLX_STORE(i, j) RLX_STORE_PAIR(i, j, 0) RLX_STORE_PAIR(i, j, 2) RLX_STORE_PAIR(i, j, 4) RLX_STORE_PAIR(i, j, 6)
   RLX_EACH_SUM(RLX_STORE)
-#if RLX_HAS_LSE
+#if RLX_HAS_LSE || RLX_SPLITS > 1
   RLX_UNROLL for (int r = 0; r < RLX_ROWS_HELD; ++r) {
     const int query = first_row + r / 2 * 16 + row_of(lane, r % 2 * 4);
-    if (lane % 4 == 0 && query < RLX_SQ) store_lse(at, query, shift[r], total[r]);
+    if (lane % 4 != 0 || query >= RLX_SQ) continue;
+#if RLX_SPLITS > 1
+    store_partial_state(at, query, split, shift[r], total[r]);
+#else
+    store_lse(at, query, shift[r], total[r]);
+#endif
   }
 #endif
 }

@@ -177,6 +177,48 @@ void add_sinks(std::vector<Case>& cases, DType dtype) {
                             R"(, "causal": true)", with(tensor(dtype, {4}).uniform(-2, 3))));
 }
 
+// Few queries, whose keys are split over workgroups: shares without keys and ones that end inside a
+// tile, all that moves the first and last key, and shares that hold what is not finite.
+void add_split_keys(std::vector<Case>& cases, DType dtype) {
+  const MatrixSizes s{.batch = 2, .q_tokens = 8, .kv_tokens = 300, .dtype = dtype};
+  const auto add = [&](const std::string& law, const MatrixSizes& sizes,
+                       const std::string& more = "", const Inputs& inputs = {}) {
+    cases.push_back(attention("split keys, " + law, sizes, more, inputs));
+  };
+  const std::string causal = R"(, "causal": true)";
+  MatrixSizes wide = s;
+  wide.dim = wide.v_dim = 128;
+  MatrixSizes uneven = s;
+  uneven.dim = 40;
+  uneven.v_dim = 72;
+  MatrixSizes many = s;
+  many.kv_tokens = 1300;
+  add("all of them", s);
+  add("wide heads", wide, causal);
+  add("uneven heads", uneven, causal);
+  add("as many splits as there are", many, causal);
+  add("T72 lengths", many, causal,
+      {std::nullopt, std::nullopt, tensor(DType::i32, {2}).of({1033, 5})});
+  add("T72 no key of one batch", s, "",
+      {std::nullopt, std::nullopt, tensor(DType::i32, {2}).of({131, 0})});
+  add("T71 a window", many, causal + R"(, "window_left": 250)",
+      {std::nullopt, std::nullopt, std::nullopt, whole(901)});
+  add("mask, bias, softcap", s, causal + R"(, "softcap": 3.0)",
+      {tensor(DType::bool_, {1, 1, 8, 300}), tensor(dtype, {1, 4, 8, 300})});
+  add("sinks", s, causal,
+      {std::nullopt, std::nullopt, std::nullopt, std::nullopt,
+       tensor(DType::f32, {4}).uniform(-2, 3)});
+  MatrixSizes one = s;
+  one.batch = 1;
+  constexpr int64_t kLive = 145;
+  cases.push_back(spoilt(attention("split keys, T80 rows behind the last hold NaN", one, causal,
+                                   {std::nullopt, std::nullopt, whole(kLive)}),
+                         one, kLive));
+  cases.push_back(spoilt(attention("split keys, T80 a NaN in an allowed score", one, causal,
+                                   {std::nullopt, std::nullopt, std::nullopt, whole(kLive - 4)}),
+                         one, kLive));
+}
+
 }  // namespace
 
 std::vector<Case> attention_matrix_cases() {
@@ -187,6 +229,7 @@ std::vector<Case> attention_matrix_cases() {
     add_masks(cases, dtype);
     add_garbage(cases, dtype);
     add_sinks(cases, dtype);
+    add_split_keys(cases, dtype);
   }
   return cases;
 }

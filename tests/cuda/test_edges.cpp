@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edges that others imply are no edges of the graph: a node with one predecessor starts sooner than
-// one with many. Needs no GPU.
+// one with many; so do small steps in a chain. Needs no GPU.
 #include <random>
 
 #include "runtime/cuda/cu_graph.h"
@@ -15,13 +15,13 @@ using Edges = std::vector<std::vector<uint32_t>>;
 // An entry of steps with these edges and nothing else.
 class EntrySketch {
  public:
-  explicit EntrySketch(const Edges& edges) {
+  explicit EntrySketch(const Edges& edges, uint64_t bytes_moved = 0) {
     std::vector<fb::Step> steps;
     std::vector<uint32_t> list;
     for (const std::vector<uint32_t>& before : edges) {
       steps.emplace_back(fb::StepKind::Dispatch, 0, 1, 1, 1, 0, 0, 0, 0, 0,
                          static_cast<uint32_t>(list.size()), static_cast<uint32_t>(before.size()),
-                         0, 0, 0);
+                         0, bytes_moved, 0);
       list.insert(list.end(), before.begin(), before.end());
     }
     const std::vector<uint32_t> none;
@@ -32,6 +32,10 @@ class EntrySketch {
   }
   [[nodiscard]] Edges reduced(uint32_t step_count) const {
     return cuda::reduced_edges(*flatbuffers::GetRoot<fb::Entry>(builder_.GetBufferPointer()),
+                               step_count);
+  }
+  [[nodiscard]] Edges chained(uint32_t step_count) const {
+    return cuda::chained_edges(*flatbuffers::GetRoot<fb::Entry>(builder_.GetBufferPointer()),
                                step_count);
   }
 
@@ -79,4 +83,15 @@ TEST_CASE("reduction_keeps_every_order_and_nothing_more") {
       }
     }
   }
+}
+
+TEST_CASE("two_small_steps_between_the_same_ones_become_a_chain") {
+  const Edges fork = {{}, {0}, {0}, {1, 2}, {0, 3}};
+  CHECK(EntrySketch(fork).chained(5) == Edges{{}, {0}, {1}, {2}, {3}});
+  CHECK(EntrySketch(fork, uint64_t{1} << 30).chained(5) == Edges{{}, {0}, {0}, {2, 1}, {3}});
+  // One of three, and one that something else waits for, run beside the others.
+  const Edges three = {{}, {0}, {0}, {0}, {1, 2, 3}};
+  CHECK(EntrySketch(three).chained(5) == Edges{{}, {0}, {0}, {0}, {3, 2, 1}});
+  const Edges apart = {{}, {0}, {0}, {1, 2}, {1}};
+  CHECK(EntrySketch(apart).chained(5) == Edges{{}, {0}, {0}, {2, 1}, {1}});
 }

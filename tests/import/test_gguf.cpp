@@ -247,6 +247,11 @@ TEST_CASE("params of a GGUF model are the file's own bytes, under any name of th
   const auto bytes = data_of(*module, "blk.0.attn_q.weight");
   CHECK(bytes.data() > file->bytes().data());
   CHECK(bytes.data() + bytes.size() <= file->bytes().data() + file->bytes().size());
+  // By which a plan may leave them there.
+  REQUIRE(module->files.size() == 1);
+  CHECK(module->files[0].name == "link.gguf");
+  CHECK(module->files[0].bytes.data() == file->bytes().data());
+  CHECK(module->files[0].bytes.size() == file->bytes().size());
 }
 
 TEST_CASE("a converted GGUF model refers to the file's bytes and binds to the same module") {

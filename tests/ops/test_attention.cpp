@@ -239,6 +239,30 @@ TEST_CASE("attention_where_fragments_are_not_known_has_tiles_that_fit_registers"
                  "heads of 256 and 256 do not fit the registers"));
 }
 
+TEST_CASE("attention_on_cooperative_matrices_splits_the_keys_of_eight_queries_alone") {
+  const auto of_tokens = [](const std::string& target, int64_t tokens, int64_t keys) {
+    OneNode node = mma_attention({.dtype = DType::f16,
+                                  .tokens = tokens,
+                                  .keys = keys,
+                                  .heads = 32,
+                                  .kv_heads = 8,
+                                  .dim = 128});
+    node.target = target;
+    return lower(node);
+  };
+  for (const std::string target : {"vulkan-nvidia", "vulkan-khr-coop"}) {
+    const Program split = of_tokens(target, 8, 2048);
+    INFO(target);
+    REQUIRE(split.steps.size() == 2);
+    CHECK(kernel_of(split, 0).kernel == KernelId::attention_coop);
+    CHECK(defined(split, "RLX_SPLITS") == 16);
+    CHECK(kernel_of(split, 1).kernel == KernelId::attention_decode);
+    // No more than there are tiles of keys for, and none of what is no few queries.
+    CHECK(of_tokens(target, 8, 40).steps.size() == 1);
+    CHECK(of_tokens(target, 9, 2048).steps.size() == 1);
+  }
+}
+
 // The sizes are those of the conformance cases "full device, ...".
 TEST_CASE("attention_on_cooperative_matrices_has_the_largest_tiles_where_they_fill_the_device") {
   struct Tiling {

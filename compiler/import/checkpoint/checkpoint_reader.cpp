@@ -144,7 +144,7 @@ class TensorReader {
       }
       names_.erase(known);
     }
-    table.add(file, shard.name, shard.owner);
+    table.add(file, shard.name, {.owner = shard.owner, .bytes = {}});
     return !diagnostics_.has_errors();
   }
 
@@ -247,7 +247,7 @@ void add_rope_factors(const std::vector<double>& factors, const std::string& nam
                           .dtype = DType::f32,
                           .shape = {static_cast<int64_t>(values->size())},
                           .bytes = std::as_bytes(std::span(*values))});
-  table.add(file, "config.json", values);
+  table.add(file, "config.json", {.owner = values, .bytes = {}});
 }
 
 bool read_tensors(const Config& config, const std::string& path, gguf::TensorTable& table,

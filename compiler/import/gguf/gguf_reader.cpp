@@ -46,14 +46,14 @@ std::optional<SourceGraph> read_gguf_graph(const GraphBytes& bytes, const std::s
   auto parsed = gguf::parse_file(bytes.bytes, file, diagnostics);
   if (!parsed) return std::nullopt;
   const File first = std::move(*parsed);
-  const auto parts = gguf::read_parts(first, file, bytes.owner, diagnostics);
+  const auto parts = gguf::read_parts(first, file, {bytes.owner, bytes.bytes}, diagnostics);
   if (!parts) return std::nullopt;
   Keys keys(first, file, diagnostics);
   const auto* architecture = read_architecture(keys);
   if (architecture == nullptr) return std::nullopt;
   TensorTable tensors;
   for (const gguf::ModelPart& part : *parts)
-    tensors.add(part.file, std::filesystem::path(part.path).filename().string(), part.owner);
+    tensors.add(part.file, std::filesystem::path(part.path).filename().string(), part.bytes);
   return gguf::build_language_graph(*architecture, options, tensors, keys, first, file,
                                     diagnostics);
 }

@@ -39,10 +39,10 @@ std::string part_suffix(int64_t number, int64_t count) {
 
 class PartReader {
  public:
-  PartReader(const File& first, const std::string& path, std::shared_ptr<const void> owner,
+  PartReader(const File& first, const std::string& path, const HostBytes& bytes,
              Diagnostics& diagnostics)
       : path_(path), keys_(first, path, diagnostics), diagnostics_(diagnostics) {
-    parts_.push_back({.path = path, .file = first, .owner = std::move(owner)});
+    parts_.push_back({.path = path, .file = first, .bytes = bytes});
   }
 
   std::optional<std::vector<ModelPart>> read() {
@@ -100,7 +100,8 @@ class PartReader {
     auto mapped = std::get<std::shared_ptr<const MappedFile>>(std::move(file));
     auto parsed = parse_file(mapped->bytes(), path, diagnostics_);
     if (!parsed || !check_part(*parsed, path, number)) return false;
-    parts_.push_back({.path = path, .file = std::move(*parsed), .owner = std::move(mapped)});
+    const HostBytes bytes{.owner = mapped, .bytes = mapped->bytes()};
+    parts_.push_back({.path = path, .file = std::move(*parsed), .bytes = bytes});
     return true;
   }
 
@@ -134,9 +135,8 @@ std::optional<File> parse_file(std::span<const std::byte> bytes, const std::stri
 }
 
 std::optional<std::vector<ModelPart>> read_parts(const File& first, const std::string& path,
-                                                 std::shared_ptr<const void> owner,
-                                                 Diagnostics& diagnostics) {
-  return PartReader(first, path, std::move(owner), diagnostics).read();
+                                                 const HostBytes& bytes, Diagnostics& diagnostics) {
+  return PartReader(first, path, bytes, diagnostics).read();
 }
 
 }  // namespace rlx::gguf

@@ -15,7 +15,7 @@ namespace rlx::gguf {
 struct ModelPart {
   std::string path;
   File file;
-  std::shared_ptr<const void> owner;  // of the bytes that the file's views lie in
+  HostBytes bytes;  // that the file's views lie in
 };
 
 // parse, with its fault as an error about `path`.
@@ -28,7 +28,6 @@ inline constexpr std::string_view kPartKeys[] = {"split.count", "split.no", "spl
 // The first file, which is open, and those beside it that it speaks of: no two tensors of one name.
 // nullopt after an error.
 std::optional<std::vector<ModelPart>> read_parts(const File& first, const std::string& path,
-                                                 std::shared_ptr<const void> owner,
-                                                 Diagnostics& diagnostics);
+                                                 const HostBytes& bytes, Diagnostics& diagnostics);
 
 }  // namespace rlx::gguf

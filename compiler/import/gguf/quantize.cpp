@@ -270,7 +270,8 @@ std::optional<Quantization> Quantization::plan(const GraphBytes& bytes, const st
                                                const QuantizeRules& rules,
                                                Diagnostics& diagnostics) {
   const auto first = parse_file(bytes.bytes, path, diagnostics);
-  auto parts = first ? read_parts(*first, path, bytes.owner, diagnostics) : std::nullopt;
+  auto parts =
+      first ? read_parts(*first, path, {bytes.owner, bytes.bytes}, diagnostics) : std::nullopt;
   if (!parts) return std::nullopt;
   Quantization plan;
   plan.parts_ = std::move(*parts);

@@ -5,9 +5,8 @@
 
 namespace rlx::gguf {
 
-void TensorTable::add(const File& file, const std::string& name,
-                      std::shared_ptr<const void> owner) {
-  files_.push_back({.name = name, .owner = std::move(owner)});
+void TensorTable::add(const File& file, const std::string& name, const HostBytes& bytes) {
+  files_.push_back({.name = name, .bytes = bytes});
   for (const Tensor& tensor : file.tensors) {
     const bool is_new = by_name_.emplace(tensor.name, entries_.size()).second;
     RLX_CHECK(is_new, "two tensors " + tensor.name);
@@ -19,7 +18,7 @@ void TensorTable::add_made(const Tensor& tensor, const std::string& name,
                            std::shared_ptr<const void> owner) {
   File file;
   file.tensors.push_back(tensor);
-  add(file, name, std::move(owner));
+  add(file, name, {.owner = std::move(owner), .bytes = {}});
   files_.back().is_file = false;
 }
 
@@ -48,11 +47,13 @@ std::vector<SourceTensor> TensorTable::params() const {
   for (const Entry& entry : entries_) {
     if (!entry.is_param) continue;
     const Origin& origin = files_[entry.file];
-    const HostBytes bytes{.owner = origin.owner, .bytes = entry.tensor.bytes};
+    const HostBytes bytes{.owner = origin.bytes.owner, .bytes = entry.tensor.bytes};
     SourceData data = bytes;
     if (origin.is_file) {
-      data =
-          RawFile{.path = origin.name, .offset_bytes = entry.tensor.offset_bytes, .mapped = bytes};
+      data = RawFile{.path = origin.name,
+                     .offset_bytes = entry.tensor.offset_bytes,
+                     .mapped = bytes,
+                     .file = origin.bytes.bytes};
     }
     params.push_back({.place = {origin.name, ""},
                       .name = entry.tensor.name,

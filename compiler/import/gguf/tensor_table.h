@@ -17,7 +17,7 @@ class TensorTable {
  public:
   // Adds the tensors of a file, whose names are new. `name` is what a graph beside it would refer
   // to.
-  void add(const File& file, const std::string& name, std::shared_ptr<const void> owner);
+  void add(const File& file, const std::string& name, const HostBytes& bytes);
   // The same for one whose bytes stand in no file; `name` is where its parts came from.
   void add_made(const Tensor& tensor, const std::string& name, std::shared_ptr<const void> owner);
 
@@ -41,7 +41,7 @@ class TensorTable {
   };
   struct Origin {
     std::string name;
-    std::shared_ptr<const void> owner;
+    HostBytes bytes;  // the whole file; the owner alone where they may not stay there
     bool is_file = true;
   };
   Entry* find(const std::string& name);

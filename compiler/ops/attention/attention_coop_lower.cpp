@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of attention to cooperative matrices: one dispatch of attention_coop.
+// Lowering of attention to cooperative matrices: one dispatch of attention_coop, and where few
+// queries have their keys split over workgroups, one that merges what those found.
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/lowering/rows.h"
 #include "schema/kernel_params.h"
@@ -127,6 +128,32 @@ std::optional<CoopTiling> tiling_on(const Target& target, const AttentionProblem
   return target.known_fragments ? tiling : fitting_tiling(tiling, problem);
 }
 
+// Of few queries, whose heads alone would leave the device empty: groups that share out the keys,
+// and how many there are of each head; one where keys are not split. No other number of queries is
+// split: a row of a longer prompt has the same bits, however many run together.
+struct CoopSplits {
+  CoopTiling tiling{.warps = 4, .keys = 32};
+  int64_t splits = 1;
+};
+CoopSplits splits_on(const Target& target, const AttentionProblem& problem) {
+  CoopSplits split;
+  const bool is_for_few = !has_free_sizes(problem) && problem.q_tokens <= kFewQueries;
+  if (!is_for_few || widest_head(problem) > kWide) return split;
+  if (!target.known_fragments) {
+    const std::optional<CoopTiling> fitting = fitting_tiling(split.tiling, problem);
+    if (!fitting) return split;
+    split.tiling = *fitting;
+  }
+  const CoopTiling& tiling = split.tiling;
+  if (!tiling.stages_whole(problem.head_dim) || !tiling.stages_whole(problem.v_head_dim))
+    return split;
+  const int64_t heads = problem.batch.bound() * problem.heads;
+  const int64_t tiles = ceil_div(most_keys(problem).bound(), tiling.keys);
+  split.splits = std::clamp<int64_t>(
+      std::min<int64_t>(target.device.full.decode_groups / heads, tiles / 2), 1, kMostSplits);
+  return split;
+}
+
 }  // namespace
 
 std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& call) {
@@ -165,35 +192,49 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
   const AttentionProblem& problem = call.problem;
   const AttentionOperands& o = call.operands;
   const AttentionProblem largest = sampled_problems(problem).front();
-  const CoopTiling tiling = tiling_on(ctx.target(), largest).value();
+  const CoopSplits split = splits_on(ctx.target(), problem);
+  const bool is_split = split.splits > 1;
+  const CoopTiling tiling = is_split ? split.tiling : tiling_on(ctx.target(), largest).value();
   const Dim groups = tiling.groups(problem);
   // Few enough heads that their keys and values stay in the cache from one tile of queries to the
   // next.
   constexpr int64_t kMostHeadsAtOnce = 256;
   const bool longest_first = problem.causal && largest.batch * largest.heads <= kMostHeadsAtOnce;
-  auto dispatch = ctx.dispatch<KernelId::attention_coop>();
-  define_attention(dispatch, problem, o);
-  dispatch.workgroup({static_cast<uint32_t>(tiling.warps * kSubgroup), 1, 1})
-      .define("RLX_Q", dtype_text(o.q.ref))
-      .define("RLX_MATRIX", dtype_text(o.q.ref))
-      .define("RLX_VALUE_BLOCKS", matrices_of(problem.v_head_dim))
-      .define("RLX_WARPS", tiling.warps)
-      .define("RLX_SUBGROUP_ROWS", tiling.subgroup_rows)
-      .define("RLX_KEYS", tiling.keys)
-      .define("RLX_STAGES", tiling.stages)
-      .define("RLX_KNOWN_FRAGMENTS", ctx.target().known_fragments ? 1 : 0)
-      .define("RLX_LONGEST_FIRST", longest_first ? 1 : 0)
-      .size("RLX_QUERY_TILES", tiling.query_tiles(problem))
-      .define("RLX_GROUPS", integer_text(groups))
-      .generated("attention_coop.inc", operand_lines(problem, o) + weight_lines(problem, o))
-      .read(&AttentionParams::q, o.q.ref, kWidestAccessBytes)
-      .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
-      .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
-      .write(&AttentionParams::y, o.y.ref, kWidestAccessBytes)
-      .grid(split_grid(groups))
-      .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
-              " queries and " + std::to_string(tiling.keys) + " keys, " + to_string(groups) +
-              " workgroups");
+  std::optional<TensorRef> partial;
+  AttentionOperands operands = o;
+  if (is_split) {
+    partial = attention_partial(ctx, call, split.splits);
+    operands.lse.reset();
+    operands.sinks.reset();
+  }
+  {
+    auto dispatch = ctx.dispatch<KernelId::attention_coop>();
+    define_attention(dispatch, problem, operands);
+    dispatch.workgroup({static_cast<uint32_t>(tiling.warps * kSubgroup), 1, 1})
+        .define("RLX_Q", dtype_text(o.q.ref))
+        .define("RLX_MATRIX", dtype_text(o.q.ref))
+        .define("RLX_VALUE_BLOCKS", matrices_of(problem.v_head_dim))
+        .define("RLX_WARPS", tiling.warps)
+        .define("RLX_SUBGROUP_ROWS", tiling.subgroup_rows)
+        .define("RLX_KEYS", tiling.keys)
+        .define("RLX_STAGES", tiling.stages)
+        .define("RLX_SPLITS", split.splits)
+        .define("RLX_KNOWN_FRAGMENTS", ctx.target().known_fragments ? 1 : 0)
+        .define("RLX_LONGEST_FIRST", longest_first ? 1 : 0)
+        .size("RLX_QUERY_TILES", tiling.query_tiles(problem))
+        .define("RLX_GROUPS", integer_text(groups))
+        .generated("attention_coop.inc", operand_lines(problem, o) + weight_lines(problem, o))
+        .read(&AttentionParams::q, o.q.ref, kWidestAccessBytes)
+        .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
+        .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
+        .write(&AttentionParams::y, partial ? *partial : o.y.ref, kWidestAccessBytes)
+        .grid(split_grid(groups * split.splits))
+        .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
+                " queries and " + std::to_string(tiling.keys) + " keys, " + to_string(groups) +
+                " workgroups" +
+                (partial ? ", keys of each split over " + std::to_string(split.splits) : ""));
+  }
+  if (partial) emit_attention_merge(ctx, call, split.splits, *partial);
   return true;
 }
 

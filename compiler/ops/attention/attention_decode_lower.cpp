@@ -15,7 +15,6 @@ constexpr int64_t kDecodeQueries = 4;
 constexpr int64_t kDecodeThreads = 256;
 constexpr int64_t kNarrowestTeam = 4;
 constexpr int64_t kWidestTeam = 32;
-constexpr int64_t kMostSplits = 32;  // that one workgroup merges
 
 int64_t power_of_two_up(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
@@ -88,9 +87,25 @@ void count_groups(DecodeDispatch& dispatch, int64_t items, int64_t groups) {
   dispatch.define("RLX_GROUPS", integer_text(items)).grid(grid.x, grid.y, grid.z);
 }
 
-void emit_merge(LowerContext& ctx, const AttentionProblem& problem, const AttentionOperands& o,
-                const DecodeTiling& tiling, const TensorRef& partial) {
+}  // namespace
+
+TensorRef attention_partial(LowerContext& ctx, const AttentionCall& call, int64_t splits) {
+  const AttentionProblem& problem = call.problem;
+  const int64_t piece_count = ceil_div(problem.v_head_dim, 4) + 1;
+  return ctx.scratch(
+      {.dtype = attention_arithmetic(call.operands),
+       .shape = {problem.batch, problem.kv_heads,
+                 problem.heads / problem.kv_heads * problem.q_tokens, splits, 4 * piece_count}},
+      "partial");
+}
+
+void emit_attention_merge(LowerContext& ctx, const AttentionCall& call, int64_t splits,
+                          const TensorRef& partial) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const DType real = attention_arithmetic(o);
+  DecodeTiling tiling = choose_decode_tiling(problem, real, ctx.target().device.full);
+  tiling.splits = splits;
   const int64_t rows = problem.batch * problem.heads * problem.q_tokens;
   auto dispatch = ctx.dispatch<KernelId::attention_decode>();
   // y, lse and sinks alone, of all operands.
@@ -118,8 +133,6 @@ void emit_merge(LowerContext& ctx, const AttentionProblem& problem, const Attent
   count_groups(dispatch, rows, rows);
 }
 
-}  // namespace
-
 std::string attention_decode_refusal(const OfferContext&, const AttentionCall& call) {
   if (call.problem.q_tokens > kDecodeQueries)
     return "more than " + std::to_string(kDecodeQueries) + " queries";
@@ -132,13 +145,7 @@ bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call) {
   const DType real = attention_arithmetic(o);
   const DecodeTiling tiling = choose_decode_tiling(problem, real, ctx.target().device.full);
   std::optional<TensorRef> partial;
-  if (tiling.splits > 1) {
-    const int64_t piece_count = ceil_div(problem.v_head_dim, 4) + 1;
-    partial = ctx.scratch({.dtype = real,
-                           .shape = {problem.batch, problem.kv_heads, tiling.head_rows,
-                                     tiling.splits, 4 * piece_count}},
-                          "partial");
-  }
+  if (tiling.splits > 1) partial = attention_partial(ctx, call, tiling.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::attention_decode>();
     AttentionOperands operands = o;
@@ -161,7 +168,7 @@ bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call) {
     const int64_t groups = problem.batch * problem.kv_heads * tiling.row_tiles * tiling.splits;
     count_groups(dispatch, groups, groups);
   }
-  if (partial) emit_merge(ctx, problem, o, tiling, *partial);
+  if (partial) emit_attention_merge(ctx, call, tiling.splits, *partial);
   return true;
 }
 

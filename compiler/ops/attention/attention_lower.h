@@ -93,6 +93,13 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call);
 std::string attention_decode_refusal(const OfferContext& at, const AttentionCall& call);
 bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call);
 
+// Where keys are split over workgroups: what each of `splits` found of every row, by
+// attention_decode.kernel's layout, and the dispatch of that kernel that merges it.
+inline constexpr int64_t kMostSplits = 32;  // that one workgroup merges
+TensorRef attention_partial(LowerContext& ctx, const AttentionCall& call, int64_t splits);
+void emit_attention_merge(LowerContext& ctx, const AttentionCall& call, int64_t splits,
+                          const TensorRef& partial);
+
 std::span<const Offer<AttentionCall>> attention_offers();
 
 // ---- templates ----
