@@ -22,6 +22,7 @@ inputs of its own, those of its parameters without a default; dropout is active 
 counterpart is refused, all of it at once.
 """
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -93,10 +94,24 @@ def capture(module, args=(), kwargs=None, dynamic=None):
     return program, ranges
 
 
+@contextlib.contextmanager
+def unasked_values():
+    """Without what PyTorch's own modules ask tensors' values for, and compute the same without: checks of a distribution's arguments,
+    and whether a transformer's mask, which is given anyway, is causal."""
+    distribution, transformer = torch.distributions.Distribution, torch.nn.modules.transformer
+    validates, detect = distribution._validate_args, transformer._detect_is_causal_mask
+    distribution._validate_args = False
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        distribution._validate_args, transformer._detect_is_causal_mask = validates, detect
+
+
 def trace(module, args, kwargs, shapes, **options):
     if not hasattr(module, "rlx_trains"):
         module.eval()
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), unasked_values(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 

@@ -149,6 +149,21 @@ class Cross(nn.Module):
         return self.norm(y + query), weights
 
 
+class Decoder(nn.Module):
+    """nn.TransformerDecoder, which looks whether its mask is causal, and a policy whose distribution checks its arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(24, 3, 32, norm_first=True), 2, nn.LayerNorm(24))
+        self.spread = nn.Parameter(torch.full((24,), 0.5))
+
+    def forward(self, target, memory, padding):
+        mask = nn.Transformer.generate_square_subsequent_mask(len(target), dtype=target.dtype)
+        y = self.decoder(target, memory, tgt_mask=mask, memory_key_padding_mask=padding)
+        policy = torch.distributions.Normal(y, self.spread.exp())
+        return policy.log_prob(target).sum(-1), policy.entropy()
+
+
 class RmsNorm(nn.Module):
     """As model code writes it, in f32 whatever the type."""
 

@@ -68,6 +68,7 @@ CASES = {
                                       "mask": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}},
                              other=(integers(0, 50, 4, 7), padding_mask(4, 7)), bind={"batch": (3, 4), "seq": (12, 7)}),
     "cross": lambda: fixed(models.Cross, floats(5, 2, 24), floats(7, 2, 16), floats(7, 2, 20)),
+    "decoder": lambda: fixed(models.Decoder, floats(5, 2, 24), floats(7, 2, 24), padding_mask(2, 7) == 0),
     "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}},
                            other=(integers(0, 61, 2, 33),),
                            bind={"seq": (9, 33)}),
