@@ -222,6 +222,11 @@ table({(f"bitwise_{op}.Tensor", f"bitwise_{op}.Scalar", f"bitwise_{op}.Scalar_Te
       bitwise)
 
 
+table({(f"bitwise_{name}_shift.Tensor", f"bitwise_{name}_shift.Tensor_Scalar", f"bitwise_{name}_shift.Scalar_Tensor",
+        f"__{name[0]}shift__.Tensor", f"__{name[0]}shift__.Scalar"): name for name in ("left", "right")},
+      lambda name: lambda s, x, count: s.emit("shift_" + name, [s.operand(x, s.out.dtype), s.operand(count, s.out.dtype)]))
+
+
 def logical(op):
     def handler(s, x, other):
         return s.emit(op, [s.operand(x, torch.bool), s.operand(other, torch.bool)])
