@@ -80,9 +80,21 @@ def celu(s, x, alpha):
 
 @aten("softplus.default")
 def softplus(s, x, beta, threshold):
-    if threshold < 16:
-        raise Unsupported(f"softplus with threshold {threshold}, which changes its values")
-    return s.emit("softplus", [x], beta=float(beta))
+    y = s.emit("softplus", [x], beta=float(beta))
+    if threshold >= 16:  # where it is x but for rounding anyway
+        return y
+    if beta <= 0:
+        raise Unsupported(f"softplus with beta {beta} and threshold {threshold}")
+    is_above = s.emit("gt", [x, s.operand(threshold / beta, x.dtype)], dtype=torch.bool)
+    return s.emit("where", [is_above, x, y])
+
+
+@aten("rrelu_with_noise.default", "rrelu_with_noise_functional.default")
+def rrelu(s, x, noise, lower, upper, training=False):
+    if training:
+        raise Unsupported("rrelu in training, which draws its slopes")
+    y = s.emit("leaky_relu", [x], alpha=(lower + upper) / 2)
+    return [y] if "functional" in str(s.node.target) else y
 
 
 @aten("hardsigmoid.default")
@@ -224,7 +236,7 @@ table({(f"bitwise_{op}.Tensor", f"bitwise_{op}.Scalar", f"bitwise_{op}.Scalar_Te
 
 table({(f"bitwise_{name}_shift.Tensor", f"bitwise_{name}_shift.Tensor_Scalar", f"bitwise_{name}_shift.Scalar_Tensor",
         f"__{name[0]}shift__.Tensor", f"__{name[0]}shift__.Scalar"): name for name in ("left", "right")},
-      lambda name: lambda s, x, count: s.emit("shift_" + name, [s.operand(x, s.out.dtype), s.operand(count, s.out.dtype)]))
+      lambda name: lambda s, x, other: s.emit("shift_" + name, [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)]))
 
 
 def logical(op):

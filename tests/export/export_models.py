@@ -430,6 +430,23 @@ class Systems(nn.Module):
                 torch.fake_quantize_per_channel_affine(points.float(), scale, zero, 1, 0, 15).to(a.dtype))
 
 
+class Folded(nn.Module):
+    """Operators without a counterpart, of weights alone, and some whose handlers are short."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4), orthogonal_map="matrix_exp")
+        self.mix = nn.Bilinear(4, 3, 5)
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x, y):  # [2, 4], [2, 3]
+        square = x.transpose(0, 1) @ x + 2 * torch.eye(4, dtype=x.dtype)
+        z = torch.complex(x, x.flip(1))
+        return (self.turn(x) * torch.linalg.slogdet(self.weight)[1], self.mix(x, y),
+                torch.cholesky_solve(x.transpose(0, 1), torch.linalg.cholesky(square)), F.softplus(x, 2, 0.5), F.rrelu(x),
+                z.reciprocal().real, torch.sqrt(z).imag)
+
+
 class Regions(nn.Module):
     """Operators of torchvision; its package has to be loaded."""
     def forward(self, x, boxes, offset, mask, weight):  # [2, 4, 9, 7], [3, 5], [2, 36, 5, 7], [2, 18, 5, 7], [6, 2, 3, 3]

@@ -88,6 +88,7 @@ CASES = {
                               torch.tensor([0, 4, 4])),
     "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
     "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
+    "folded": lambda: fixed(models.Folded, floats(2, 4), floats(2, 3), tolerance=2e-5),
     "statistics": lambda: fixed(models.Statistics, floats(3, 5), floats(3, 5)),
     "recurrent": lambda: fixed(models.Recurrent, floats(3, 7, 6)),
     "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
