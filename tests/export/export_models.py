@@ -418,6 +418,21 @@ class Placing(nn.Module):
                 x.index_put((at,), values[0], accumulate=True), torch.where(x > 0, x, -1.0), *reduced)
 
 
+class Bags(nn.Module):
+    """Rows of embeddings by bag: of one length, with weights of their own, and between offsets, of which one bag is empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = nn.ModuleList(nn.EmbeddingBag(20, 6, mode=mode) for mode in ("sum", "mean", "max"))
+        self.padded = nn.EmbeddingBag(20, 6, padding_idx=3)
+
+    def forward(self, ids, factors, offsets):  # [2, 4, 5], [2, 4, 5], [3]
+        flat = ids.flatten()
+        return (*(kind(ids[:, 1]) for kind in self.kinds), *(kind(flat, offsets) for kind in self.kinds), self.padded(flat, offsets),
+                self.kinds[0](ids[:, 2], per_sample_weights=factors[:, 2]),
+                self.kinds[0](flat, offsets, per_sample_weights=factors.flatten()))
+
+
 class Systems(nn.Module):
     def forward(self, a, b, points):  # [2, 4, 4], [2, 4, 3], [5, 3]
         square = a @ a.transpose(1, 2) + 4 * torch.eye(4, dtype=a.dtype)

@@ -87,6 +87,7 @@ CASES = {
     "counting": lambda: fixed(models.Counting, floats(3, 4), torch.tensor([-1.0, -0.5, 0.25, 0.25, 1.5]), integers(0, 9, 3, 5),
                               torch.tensor([0, 4, 4])),
     "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
+    "bags": lambda: fixed(models.Bags, integers(0, 20, 2, 4, 5), floats(2, 4, 5), torch.tensor([0, 9, 9])),
     "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
     "folded": lambda: fixed(models.Folded, floats(2, 4), floats(2, 3), tolerance=2e-5),
     "statistics": lambda: fixed(models.Statistics, floats(3, 5), floats(3, 5)),
