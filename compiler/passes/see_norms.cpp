@@ -327,9 +327,8 @@ class ModulationReader {
     const ValueId other = *reader.inputs[reader.inputs[0] == y ? 1 : 0];
     if (other == y || graph_.value(reader.outputs[0]).type != graph_.value(y).type)
       return std::nullopt;
-    Modulation found{.reader = *id,
-                     .input = scales ? Modulation::kGamma : Modulation::kBeta,
-                     .value = other};
+    Modulation found{
+        .reader = *id, .input = scales ? Modulation::kGamma : Modulation::kBeta, .value = other};
     if (scales) read_offset(found);
     const Shape& x = graph_.value(*norm.inputs[Modulation::kX]).type.shape;
     const bool fits = broadcast_shapes(graph_.value(found.value).type.shape, x) == x &&

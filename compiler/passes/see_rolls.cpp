@@ -25,8 +25,8 @@ std::optional<Roll> roll_of(const Graph& graph, const Node& node) {
   const std::optional<Cut> first = cut_of(graph, *node.inputs[1]);
   if (!first || !last || first->x != last->x || first->axis != last->axis) return std::nullopt;
   const Shape& x = graph.value(first->x).type.shape;
-  const bool is_whole = axis_of(node, x.size()) == first->axis &&
-                        first->start == 0 && first->end == last->start && first->end > 0 &&
+  const bool is_whole = axis_of(node, x.size()) == first->axis && first->start == 0 &&
+                        first->end == last->start && first->end > 0 &&
                         last->end == x[first->axis] && last->end > last->start;
   if (!is_whole) return std::nullopt;
   return Roll{.x = first->x, .shifts = {-first->end}, .axes = {static_cast<int64_t>(first->axis)}};

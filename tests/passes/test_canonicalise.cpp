@@ -52,8 +52,8 @@ TEST_CASE("products with one, quotients by one and differences from zero are the
     "outputs": ["y", "inverse", "negative", "positive", "wide"])");
   CHECK(apply_keeping_values(canonicalise, module) == 3);
   // x + 0 makes 0 of -0, and a wider result is none of the operand's.
-  CHECK(node_lines(module) == Lines{"exp(x)", "div(one, x)", "sub(zero, x)", "add(x, zero)",
-                                    "mul(s, ones)"});
+  CHECK(node_lines(module) ==
+        Lines{"exp(x)", "div(one, x)", "sub(zero, x)", "add(x, zero)", "mul(s, ones)"});
 }
 
 TEST_CASE("casts, reshapes, expands and transposes to the type that is there go") {

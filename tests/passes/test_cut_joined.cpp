@@ -29,7 +29,8 @@ const std::string kJoinedPair = joined_text(R"("x", "z")", "c");
 }  // namespace
 
 TEST_CASE("a cut inside one part of a concat reads the part") {
-  Module module = with_pairs(kJoinedPair + part_text("c", "a", 1) + ", " + op_text("exp", R"("a")", "y"));
+  Module module =
+      with_pairs(kJoinedPair + part_text("c", "a", 1) + ", " + op_text("exp", R"("a")", "y"));
   CHECK(apply_keeping_values(cut_joined, module) == 1);
   CHECK(node_lines(module) == Lines{"exp(z)"});
   Module inside = with_pairs(joined_text(R"("x", "pair")", "c") + part_text("c", "a", 2) + ", " +
@@ -51,28 +52,30 @@ TEST_CASE("a split into the parts of a concat is gone") {
 
 TEST_CASE("elementwise nodes of which cuts alone are read are computed of parts") {
   // A complex product, whose other factor is no concat, and a sum before the cuts.
-  Module module = with_pairs(
-      kJoinedPair + op_text("add", R"("c", "pair")", "s") + ", " +
-      op_text("mul", R"("s", "row")", "m") + ", " + part_text("m", "a", 0) + ", " +
-      part_text("m", "b", 1) + ", " + op_text("sub", R"("a", "b")", "y"));
+  Module module =
+      with_pairs(kJoinedPair + op_text("add", R"("c", "pair")", "s") + ", " +
+                 op_text("mul", R"("s", "row")", "m") + ", " + part_text("m", "a", 0) + ", " +
+                 part_text("m", "b", 1) + ", " + op_text("sub", R"("a", "b")", "y"));
   CHECK(apply_keeping_values(cut_joined, module) >= 2);
   for (const std::string& line : node_lines(module)) CHECK(line.find("concat") != 0);
 }
 
 TEST_CASE("cuts across parts, of another axis or of what is read as a whole stay") {
-  check_stays(cut_joined, with_pairs(joined_text(R"("x", "pair")", "c") + part_text("c", "y", 0, 2)));
+  check_stays(cut_joined,
+              with_pairs(joined_text(R"("x", "pair")", "c") + part_text("c", "y", 0, 2)));
   check_stays(cut_joined, with_pairs(kJoinedPair + part_text("c", "y", 1, 1, 1)));
   const std::string sum = kJoinedPair + op_text("add", R"("c", "pair")", "s") + ", ";
   check_stays(cut_joined, with_pairs(sum + part_text("s", "y", 0), R"(["y", "s"])"));
-  check_stays(cut_joined, with_pairs(sum + part_text("s", "y", 0) + ", " +
-                                         op_text("exp", R"("s")", "e"),
-                                     R"(["y", "e"])"));
-  check_stays(cut_joined, with_pairs(sum + part_text("s", "a", 0, 2) + ", " +
-                                         part_text("s", "b", 0) + ", " +
-                                         op_text("add", R"("a", "b")", "y")));
+  check_stays(cut_joined,
+              with_pairs(sum + part_text("s", "y", 0) + ", " + op_text("exp", R"("s")", "e"),
+                         R"(["y", "e"])"));
+  check_stays(cut_joined,
+              with_pairs(sum + part_text("s", "a", 0, 2) + ", " + part_text("s", "b", 0) + ", " +
+                         op_text("add", R"("a", "b")", "y")));
   // Sums over joined values are no elementwise nodes.
-  check_stays(cut_joined, with_pairs(kJoinedPair + op_text("cumsum", R"("c")", "s", R"("axis": 1)") +
-                                     ", " + part_text("s", "y", 0)));
+  check_stays(cut_joined,
+              with_pairs(kJoinedPair + op_text("cumsum", R"("c")", "s", R"("axis": 1)") + ", " +
+                         part_text("s", "y", 0)));
 }
 
 }  // namespace rlx::test

@@ -84,8 +84,8 @@ TEST_CASE("factors and summands behind a norm become its weights, of whatever th
   const std::string norm = op_text("layer_norm", R"("x")", "n") + ", ";
   const auto with_scales = [&](const std::string& nodes, const std::string& outputs = R"(["y"])") {
     return module_of(R"("inputs": [)" + input_text("x", "[2, 3, 4]") + ", " +
-                     input_text("z", "[2, 3, 4]") + ", " + input_text("scale", "[2, 1, 4]") +
-                     ", " + input_text("shift", "[2, 3, 1]") + R"(], "params": [)" + kNormNumbers +
+                     input_text("z", "[2, 3, 4]") + ", " + input_text("scale", "[2, 1, 4]") + ", " +
+                     input_text("shift", "[2, 3, 1]") + R"(], "params": [)" + kNormNumbers +
                      R"(], "nodes": [)" + nodes + R"(], "outputs": )" + outputs);
   };
   const std::string one_more = op_text("add", R"("scale", "one")", "s") + ", ";
@@ -110,10 +110,9 @@ TEST_CASE("factors and summands behind a norm become its weights, of whatever th
     check_stays(see_norms, with_scales(nodes));
   check_stays(see_norms, with_scales(norm + op_text("add", R"("n", "z")", "y"), R"(["n", "y"])"));
   // A wider result is none of the norm's.
-  check_stays(see_norms,
-              module_of(R"("inputs": [)" + input_text("x", "[1, 4]") + ", " +
-                        input_text("z", "[3, 4]") + R"(], "nodes": [)" + norm +
-                        op_text("add", R"("n", "z")", "y") + R"(], "outputs": ["y"])"));
+  check_stays(see_norms, module_of(R"("inputs": [)" + input_text("x", "[1, 4]") + ", " +
+                                   input_text("z", "[3, 4]") + R"(], "nodes": [)" + norm +
+                                   op_text("add", R"("n", "z")", "y") + R"(], "outputs": ["y"])"));
 }
 
 TEST_CASE("casts around a norm go where both ends have one type") {
@@ -192,8 +191,7 @@ TEST_CASE("several of the last axes are normalised together") {
 
 TEST_CASE("a factor behind a norm that is written out may vary over its rows") {
   for (const std::string& factor : {std::string("rows"), std::string("z")}) {
-    Module module =
-        with_x(kStatistics + kNormed + op_text("mul", R"("n", ")" + factor + '"', "y"));
+    Module module = with_x(kStatistics + kNormed + op_text("mul", R"("n", ")" + factor + '"', "y"));
     CHECK(apply_keeping_values(see_norms, module) == 2);
     CHECK(node_lines(module) == Lines{"rms_norm(x, " + factor + ")"});
   }

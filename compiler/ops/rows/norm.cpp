@@ -81,10 +81,9 @@ bool evaluate_norm(EvaluateContext& ctx) {
     }
     const double inv_std = 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
     for (size_t i = 0; i < cols; ++i) {
-      ctx.output(0).floats[row * cols + i] =
-          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std *
-              (gamma[row * cols + i] + gamma_offset) +
-          beta[row * cols + i];
+      ctx.output(0).floats[row * cols + i] = (begin[static_cast<std::ptrdiff_t>(i)] - mean) *
+                                                 inv_std * (gamma[row * cols + i] + gamma_offset) +
+                                             beta[row * cols + i];
     }
     if (centred && ctx.output_count() > 1) ctx.output(1).floats[row] = mean;
     const size_t inv_std_output = centred ? 2 : 1;
