@@ -459,7 +459,7 @@ class Folded(nn.Module):
         z = torch.complex(x, x.flip(1))
         return (self.turn(x) * torch.linalg.slogdet(self.weight)[1], self.mix(x, y),
                 torch.cholesky_solve(x.transpose(0, 1), torch.linalg.cholesky(square)), F.softplus(x, 2, 0.5), F.rrelu(x),
-                z.reciprocal().real, torch.sqrt(z).imag)
+                z.reciprocal().real, torch.sqrt(z).imag, torch.linalg.vector_norm(x, 3, 1), torch.linalg.vector_norm(y, -math.inf))
 
 
 class Regions(nn.Module):
@@ -479,7 +479,8 @@ class Statistics(nn.Module):
 
 class Draws(nn.Module):
     def forward(self, x):  # [2, 3]
-        return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x)
+        return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x,
+                torch.empty(400, dtype=x.dtype).exponential_(2.0))
 
 
 class Recurrent(nn.Module):

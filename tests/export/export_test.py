@@ -265,11 +265,12 @@ def check_draws(args, folder):
     graph = rlx_export.export(models.Draws(), (floats(2, 3),), folder / "draws.json")
     call([args.build_bin / "rlxc", folder / "draws.json", "-o", folder / "draws.plan", "--target", args.targets[0], "-q"])
     call([args.build_bin / "rlxrun", folder / "draws.plan", "--seeded", "--outputs", folder])
-    uniform, normal, like, whole, _ = (np.load(folder / f"{name}.npy") for name in graph.outputs)
+    uniform, normal, like, whole, _, waits = (np.load(folder / f"{name}.npy") for name in graph.outputs)
     assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.08, "rand"
     assert abs(normal.mean()) < 0.25 and abs(normal.std() - 1) < 0.2, "randn"
     assert like.shape == (2, 3) and like.min() != like.max(), "rand_like"
     assert whole.dtype == np.int64 and set(whole) == set(range(3, 9)), "randint"
+    assert waits.min() >= 0 and abs(waits.mean() - 0.5) < 0.1 and abs(waits.std() - 0.5) < 0.15, "exponential"
 
 
 def check_command_line(args, folder):
