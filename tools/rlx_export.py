@@ -22,6 +22,7 @@ inputs of its own, those of its parameters without a default; dropout is active 
 counterpart is refused, all of it at once.
 """
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -93,10 +94,24 @@ def capture(module, args=(), kwargs=None, dynamic=None):
     return program, ranges
 
 
+@contextlib.contextmanager
+def unasked_values():
+    """Without what PyTorch's own modules ask tensors' values for, and compute the same without: checks of a distribution's arguments,
+    and whether a transformer's mask, which is given anyway, is causal."""
+    distribution, transformer = torch.distributions.Distribution, torch.nn.modules.transformer
+    validates, detect = distribution._validate_args, transformer._detect_is_causal_mask
+    distribution._validate_args = False
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        distribution._validate_args, transformer._detect_is_causal_mask = validates, detect
+
+
 def trace(module, args, kwargs, shapes, **options):
     if not hasattr(module, "rlx_trains"):
         module.eval()
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), unasked_values(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 
@@ -230,8 +245,8 @@ def run_decompositions(program):
 # ---- from a program to a graph
 
 class Converter:
-    def __init__(self, program, name, dynamic, ranges, max_iterations=None, max_count=None):
-        self.program, self.ranges = program, ranges
+    def __init__(self, program, name, dynamic, ranges, max_iterations=None, max_count=None, trains=False):
+        self.program, self.ranges, self.trains = program, ranges, trains
         self.labels = {(key, axis): wanted[0] if isinstance(wanted, tuple) else wanted  # the user's name of an input's axis
                        for key, axes in dynamic.items() for axis, wanted in axes.items()}
         self.graph = Graph(name)
@@ -239,6 +254,7 @@ class Converter:
         self.max_iterations = max_iterations
         self.counts = rlx_export_counts.Counts(self.graph, max_count)
         self.values = {}  # node's name: Tensor, or list of them
+        self.weights = {}  # node's name: its value, of weights that the run does not change
         self.faults = []  # (operator, why, node, source)
 
     def run(self):
@@ -270,6 +286,8 @@ class Converter:
             kind = self.graph.params if spec.kind == InputKind.PARAMETER else self.graph.constants
             kind = self.graph.states if spec.target in self.mutated else kind
             self.values[node.name] = self.graph.weight(kind, spec.target, tensor.detach())
+            if kind is not self.graph.states and not self.trains:
+                self.weights[node.name] = tensor.detach()
         elif spec.kind != InputKind.TOKEN:  # a token orders effects, of which no model has any but checks
             raise ExportError(f"{spec.target}: an input of kind {spec.kind.name.lower()} cannot be exported")
 
@@ -328,6 +346,8 @@ class Converter:
             return
         handler = handler_of(node) or (constant if is_constant(node) else None)
         source = source_of(node)
+        if handler is None and self.fold(node):
+            return
         if handler is None:
             self.faults.append((target, "it has no counterpart", node.name, source))
             self.values[node.name] = self.stand_in(value)
@@ -337,8 +357,34 @@ class Converter:
             arguments = self.counts.give_filled(scope, node, self.bind(node))
             self.values[node.name] = scope.finish(handler(scope, **arguments))
         except Unsupported as error:
+            if self.fold(node):
+                return
             self.faults.append((target, str(error), node.name, source))
             self.values[node.name] = self.stand_in(value)
+
+    def fold(self, node):
+        """What rlx cannot compute, of weights alone, is computed here once: parametrisations, determinants of weights."""
+        result = self.value_of_weights(node)
+        if result is None:
+            return False
+        parts = list(result) if isinstance(result, (tuple, list)) else [result]
+        parts = [self.graph.weight(self.graph.constants, f"{node.name}.{i}", part) for i, part in enumerate(parts)]
+        self.values[node.name] = parts if isinstance(result, (tuple, list)) else parts[0]
+        return True
+
+    def value_of_weights(self, node):
+        """The value of a node that weights and numbers alone decide, or None."""
+        if node.name in self.weights:
+            return self.weights[node.name]
+        if node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            return None
+        inputs = {source: self.value_of_weights(source) for source in node.all_input_nodes}
+        if not inputs or any(value is None for value in inputs.values()):
+            return None
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), inputs.get)
+        with torch.no_grad():
+            self.weights[node.name] = node.target(*args, **kwargs)
+        return self.weights[node.name]
 
     def add_control_flow(self, node, target):
         source = source_of(node)
@@ -580,9 +626,9 @@ def find_rlxc(given):
     raise ExportError("rlxc is needed to write .rlxg: give it as --rlxc, or write a .json")
 
 
-def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None, max_count=None):
+def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None, max_count=None, trains=False):
     graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}, max_iterations,
-                      max_count).run()
+                      max_count, trains).run()
     write(graph, output, rlxc)
     return graph
 
@@ -604,7 +650,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
         kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
     try:
         program, ranges = capture(module, args, kwargs, dynamic)
-        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations, max_count)
+        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations, max_count, hasattr(module, "rlx_trains"))
     except Unsupported as error:
         raise ExportError(str(error)) from error
 

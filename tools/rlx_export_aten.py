@@ -80,9 +80,21 @@ def celu(s, x, alpha):
 
 @aten("softplus.default")
 def softplus(s, x, beta, threshold):
-    if threshold < 16:
-        raise Unsupported(f"softplus with threshold {threshold}, which changes its values")
-    return s.emit("softplus", [x], beta=float(beta))
+    y = s.emit("softplus", [x], beta=float(beta))
+    if threshold >= 16:  # where it is x but for rounding anyway
+        return y
+    if beta <= 0:
+        raise Unsupported(f"softplus with beta {beta} and threshold {threshold}")
+    is_above = s.emit("gt", [x, s.operand(threshold / beta, x.dtype)], dtype=torch.bool)
+    return s.emit("where", [is_above, x, y])
+
+
+@aten("rrelu_with_noise.default", "rrelu_with_noise_functional.default")
+def rrelu(s, x, noise, lower, upper, training=False):
+    if training:
+        raise Unsupported("rrelu in training, which draws its slopes")
+    y = s.emit("leaky_relu", [x], alpha=(lower + upper) / 2)
+    return [y] if "functional" in str(s.node.target) else y
 
 
 @aten("hardsigmoid.default")
@@ -222,6 +234,11 @@ table({(f"bitwise_{op}.Tensor", f"bitwise_{op}.Scalar", f"bitwise_{op}.Scalar_Te
       bitwise)
 
 
+table({(f"bitwise_{name}_shift.Tensor", f"bitwise_{name}_shift.Tensor_Scalar", f"bitwise_{name}_shift.Scalar_Tensor",
+        f"__{name[0]}shift__.Tensor", f"__{name[0]}shift__.Scalar"): name for name in ("left", "right")},
+      lambda name: lambda s, x, other: s.emit("shift_" + name, [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)]))
+
+
 def logical(op):
     def handler(s, x, other):
         return s.emit(op, [s.operand(x, torch.bool), s.operand(other, torch.bool)])
@@ -344,12 +361,18 @@ def var_mean(s, x, dim, correction, keepdim):
 
 @aten("linalg_vector_norm.default")
 def vector_norm(s, x, ord, dim, keepdim, dtype):
-    op = {1: "reduce_l1", 2: "reduce_l2", math.inf: "reduce_max"}.get(ord)
-    if op is None:
-        raise Unsupported(f"a norm of order {ord}; 1, 2 and inf can be exported")
+    op = {1: "reduce_l1", 2: "reduce_l2", math.inf: "reduce_max", -math.inf: "reduce_min"}.get(ord, "reduce_sum")
+    if ord == 0:
+        raise Unsupported("a norm of order 0, which counts; sum x != 0")
     x = s.cast(x, s.out.dtype)
-    x = s.emit("abs", [x], shape=x.shape) if op == "reduce_max" else x
-    return s.emit(op, [x], axes=axes_of(x, dim), keep_dims=bool(keepdim))
+    over = {"axes": axes_of(x, dim), "keep_dims": bool(keepdim)}
+    if op in ("reduce_l1", "reduce_l2"):
+        return s.emit(op, [x], **over)
+    size = s.emit("abs", [x], shape=x.shape)
+    if op != "reduce_sum":
+        return s.emit(op, [size], **over)
+    powers = s.emit("powf", [size], shape=x.shape, exponent=float(ord))
+    return s.emit("powf", [s.emit("reduce_sum", [powers], **over)], exponent=1 / ord)
 
 
 @aten("cumsum.default", "cumprod.default")
@@ -644,6 +667,14 @@ def random(s, std=1.0, mean=0.0, to=1.0, **arguments):
     if "randn" in name or "normal" in name:
         return s.emit("rng_normal", [], shape_=shape, dtype_=dtype, mean=float(mean), scale=float(std))
     return s.emit("rng_uniform", [], shape_=shape, dtype_=dtype, low=float(low), high=float(to))
+
+
+@aten("exponential.default")
+def exponential(s, x, lambd=1.0):
+    """-log(1 - u) / lambd of u below 1, drawn as above."""
+    dtype = dtype_name(s.out.dtype)
+    drawn = s.emit("rng_uniform", [], shape_=s.dims(s.out.shape), dtype_=dtype, low=0.0, high=1.0)
+    return s.emit("mul", [s.emit("log1p", [s.emit("neg", [drawn])]), s.operand(-1 / lambd, s.out.dtype)])
 
 
 @aten("randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype")

@@ -103,6 +103,31 @@ def div(s, x, other):
     return s.emit("div", [left, right])
 
 
+@of_complex("reciprocal.default")
+def reciprocal(s, x):
+    return div(s, 1, x)
+
+
+@of_complex("sqrt.default")
+def square_root(s, x):
+    """The part that does not cancel, t = sqrt((|z| + |re|) / 2), is the larger one; the other is im / 2t."""
+    re, im = parts(s, x)
+
+    def at(op, *operands, dtype=None):
+        return s.emit(op, list(operands), dtype=dtype or re.dtype, shape=x.shape)
+
+    def pick(condition, a, b):
+        return s.emit("where", [condition, a, b], dtype=re.dtype, shape=x.shape)
+
+    zero, half = (s.operand(value, re.dtype) for value in (0.0, 0.5))
+    size = s.emit("abs", [x], dtype=re.dtype, shape=x.shape)
+    t = at("sqrt", at("mul", at("add", size, at("abs", re)), half))
+    other = pick(at("eq", t, zero, dtype=torch.bool), zero, at("div", at("mul", im, half), t))
+    is_right = at("ge", re, zero, dtype=torch.bool)
+    signed = pick(at("lt", im, zero, dtype=torch.bool), at("neg", t), t)
+    return joined(s, pick(is_right, t, at("abs", other)), pick(is_right, other, signed))
+
+
 @of_complex("neg.default")
 def neg(s, x):
     return joined(s, *[real(s, "neg", [part], x.shape) for part in parts(s, x)])

@@ -278,15 +278,14 @@ BAG_MODES = ("sum", "mean", "max")
 
 @aten("_embedding_bag.default", "_embedding_bag_forward_only.default")
 def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, **_):
+    length = even_bags(s, indices) if padding_idx < 0 else None
+    op = BAG_MODES[mode]
+    if length is not None:
+        return [even_sum(s, weight, indices, [s.out.shape[0], length], op, per_sample_weights)]
     rows = s.emit("gather", [weight, indices], shape=[*indices.shape, weight.shape[1]], axis=0)
     if per_sample_weights is not None:
         factor = s.reshape(per_sample_weights, [indices.shape[0], 1])
         rows = s.emit("mul", [rows, s.cast(factor, rows.dtype)], shape=rows.shape)
-    length = even_bags(s, indices) if padding_idx < 0 else None
-    op = BAG_MODES[mode]
-    if length is not None:
-        parts = s.reshape(rows, [s.out.shape[0], length, weight.shape[1]])
-        return [s.emit(f"reduce_{op}", [parts], axes=[1], keep_dims=False)]
     # The bag of each row: how many bags begin before or at it.
     count = s.out.shape[0]
     starts = s.narrow(offsets, 0, 0, count) if include_last_offset else offsets
@@ -306,6 +305,17 @@ def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include
     at = s.expand(s.reshape(bags, [bags.shape[0], 1]), rows.shape)
     joined = scatter_reduce(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)
     return [joined if padding_idx < 0 else s.narrow(joined, 0, 0, count)]
+
+
+def even_sum(s, weight, indices, bags, op, per_sample_weights):
+    """Of bags [COUNT, LENGTH], which PyTorch flattened; a weighted sum is a product of a row and the bag."""
+    wide = [*bags, weight.shape[1]]
+    rows = s.emit("gather", [weight, s.reshape(indices, bags)], dtype=weight.dtype, shape=wide, axis=0)
+    if per_sample_weights is None:
+        return s.emit(f"reduce_{op}", [rows], axes=[1], keep_dims=False)
+    factor = s.cast(s.reshape(per_sample_weights, [bags[0], 1, bags[1]]), weight.dtype)
+    total = s.contraction("matmul", factor, rows, dtype=weight.dtype, shape=[bags[0], 1, weight.shape[1]])
+    return s.reshape(total, [bags[0], weight.shape[1]])
 
 
 def even_bags(s, indices):

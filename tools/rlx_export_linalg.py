@@ -61,6 +61,26 @@ def solve_triangular(s, x, B, upper, left, unitriangular):
     return turned(s, solved(s, turned(s, a), turned(s, B), [*s.out.shape[:-2], s.out.shape[-1], s.out.shape[-2]]))
 
 
+@aten("cholesky_solve.default")
+def cholesky_solve(s, x, input2, upper):
+    """Of a matrix whose triangular factor is known: two systems."""
+    first, second = (turned(s, input2), input2) if upper else (input2, turned(s, input2))
+    return solved(s, second, solved(s, first, x, s.out.shape), s.out.shape)
+
+
+@aten("_trilinear.default")
+def trilinear(s, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """nn.Bilinear: the sum of i1[n, i] * i2[o, i, j] * i3[n, j] over i and j, as two products."""
+    if (list(expand1), list(expand2), list(expand3), list(sumdim)) != ([1, 3], [0], [1, 2], [2, 3]):
+        raise Unsupported(f"a product of three tensors that is no nn.Bilinear (sums over {list(sumdim)})")
+    rows, (out, left, right) = i1.shape[0], i2.shape
+    weight = s.reshape(s.permute(i2, [1, 0, 2]), [left, out * right])
+    half = s.contraction("matmul", i1, weight, dtype=s.out.dtype, shape=[rows, out * right])
+    half = s.reshape(half, [rows, out, right])
+    whole = s.contraction("matmul", half, s.reshape(i3, [rows, right, 1]), dtype=s.out.dtype, shape=[rows, out, 1])
+    return s.reshape(whole, [rows, out])
+
+
 @aten("linalg_cholesky_ex.default")
 def cholesky(s, x, upper, check_errors):
     """Column after column: what is left of the matrix loses the product of each with itself."""

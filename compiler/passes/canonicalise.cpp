@@ -38,9 +38,24 @@ bool keeps_axes(const Graph& graph, const Node& node) {
   return std::is_sorted(axes.begin(), axes.end());
 }
 
+// The operand that a product with one, a quotient by one or a difference from zero is, to the bit.
+std::optional<ValueId> changed_by_nothing(const Module& module, const Graph& graph,
+                                          const Node& node) {
+  if (node.op != OpId::mul && node.op != OpId::div && node.op != OpId::sub) return std::nullopt;
+  const TensorType& type = graph.value(node.outputs[0]).type;
+  for (const size_t i : {size_t{1}, size_t{0}}) {
+    if (i == 0 && node.op != OpId::mul) continue;
+    const bool is_nothing =
+        known_number(module, graph, *node.inputs[i]) == (node.op == OpId::sub ? 0.0 : 1.0);
+    if (is_nothing && graph.value(*node.inputs[1 - i]).type == type) return node.inputs[1 - i];
+  }
+  return std::nullopt;
+}
+
 // The value that a node merely passes on, or nullopt.
-std::optional<ValueId> passed_on(const Graph& graph, const Node& node) {
+std::optional<ValueId> passed_on(const Module& module, const Graph& graph, const Node& node) {
   if (node.op == OpId::identity || node.op == OpId::stop_gradient) return node.inputs[0];
+  if (const auto operand = changed_by_nothing(module, graph, node)) return operand;
   const bool may_be_plain = is_reshape(node.op) || node.op == OpId::cast ||
                             node.op == OpId::expand ||
                             (node.op == OpId::transpose && keeps_axes(graph, node));
@@ -221,7 +236,7 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
       const bool merged = merge_with_producer(graph, id) || write_bounds(module, graph, id) ||
                           take_known_part(module, graph, id);
       const bool shortened = merge_views(graph, id);
-      const std::optional<ValueId> source = passed_on(graph, graph.node(id));
+      const std::optional<ValueId> source = passed_on(module, graph, graph.node(id));
       if (source) {
         graph.replace_uses(graph.node(id).outputs[0], *source);
         graph.remove_node(id);

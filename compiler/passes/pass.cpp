@@ -27,6 +27,7 @@ constexpr Pass kPasses[] = {
      fold_pads},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
+    {"cut-joined", "parts of joined values as they were before", 2, PassStage::Neutral, cut_joined},
     {"straighten-products", "products of lines as they stand, views behind them", 2,
      PassStage::Neutral, straighten_products},
     {"see-rope", "halves that change places, and tables, as rope", 2, PassStage::Neutral, see_rope},

@@ -97,6 +97,8 @@ size_t straighten_products(Module& module, const PassOptions& options, Diagnosti
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins group norms that are written out as instance norms of reshaped channels.
 size_t see_groups(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Reads parts of joined values where they came from, through elementwise nodes.
+size_t cut_joined(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Makes roll of an axis whose first part is joined behind the rest.
 size_t see_rolls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.

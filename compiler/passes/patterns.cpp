@@ -2,6 +2,7 @@
 // What the passes that see written-out operators ask of nodes.
 #include "compiler/passes/patterns.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "compiler/ops/op_def.h"
@@ -95,12 +96,49 @@ int64_t node_integer(const Node& node, const char* name) {
   return attributes_of(node).integer(name);
 }
 
+double node_real(const Node& node, const char* name) {
+  return attributes_of(node).real(name);
+}
+
 bool node_flag(const Node& node, const char* name) {
   return attributes_of(node).flag(name);
 }
 
 std::string node_text(const Node& node, const char* name) {
   return attributes_of(node).text(name);
+}
+
+size_t axis_of(const Node& node, size_t rank) {
+  const int64_t axis = node_integer(node, "axis");
+  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+}
+
+std::optional<Cut> cut_of(const Graph& graph, ValueId id) {
+  const Node* node = producer_of(graph, id);
+  if (node == nullptr || node->inputs.size() != 1) return std::nullopt;
+  const Shape& x = graph.value(*node->inputs[0]).type.shape;
+  Cut cut{.x = *node->inputs[0]};
+  std::optional<Dim> start;
+  if (node->op == OpId::narrow) {
+    cut.axis = axis_of(*node, x.size());
+    start = node_integer(*node, "start");
+  } else if (node->op == OpId::slice) {
+    const Ints& starts = std::get<Ints>(node->attributes.at("starts"));
+    const auto axes = node->attributes.find("axes");
+    const auto steps = node->attributes.find("steps");
+    const bool is_step =
+        steps != node->attributes.end() && std::get<Ints>(steps->second) != Ints{1};
+    if (starts.size() != 1 || is_step || axes == node->attributes.end()) return std::nullopt;
+    const int64_t axis = std::get<Ints>(axes->second)[0].bound();
+    cut.axis = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis);
+    start = starts[0];
+  }
+  if (!start || start->is_free() || x[cut.axis].is_free()) return std::nullopt;
+  const int64_t length = x[cut.axis];
+  const int64_t first = *start;
+  cut.start = std::clamp<int64_t>(first < 0 ? first + length : first, 0, length);
+  cut.end = cut.start + static_cast<int64_t>(graph.value(id).type.shape[cut.axis]);
+  return cut;
 }
 
 ValueId NodeEmitter::emit(const char* op, std::vector<std::optional<ValueId>> inputs,

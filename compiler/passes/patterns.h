@@ -38,8 +38,22 @@ bool is_reshaping(const Node& node);
 
 // An attribute, or its default.
 int64_t node_integer(const Node& node, const char* name);
+double node_real(const Node& node, const char* name);
 bool node_flag(const Node& node, const char* name);
 std::string node_text(const Node& node, const char* name);
+
+// The attribute "axis", counted from the front.
+size_t axis_of(const Node& node, size_t rank);
+
+// Elements `start` up to `end` of one axis of x, of fixed size: a narrow, or a slice of one axis
+// without steps.
+struct Cut {
+  ValueId x{};
+  size_t axis = 0;
+  int64_t start = 0;
+  int64_t end = 0;
+};
+std::optional<Cut> cut_of(const Graph& graph, ValueId id);
 
 // Adds nodes before one that they are to replace, and infers them.
 class NodeEmitter {

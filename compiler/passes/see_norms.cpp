@@ -2,10 +2,13 @@
 // Norms that a model writes out become rms_norm and layer_norm, whose statistics stay in f32: the
 // mean of squares over the last axes, eps, an inverse root, and the weights behind it. Casts around
 // it go where both ends have one type. As TensorFlow writes a layer_norm, its weights are in the
-// factor: x * f + (beta - mean * f).
+// factor: x * f + (beta - mean * f). A factor and a summand behind a norm, whatever they vary over
+// and whatever computes them, become its gamma and beta: the modulation x * (1 + scale) + shift of
+// diffusion transformers, and residuals behind the norm.
 #include <algorithm>
 
 #include "compiler/ops/op_id.h"
+#include "compiler/passes/chain.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/patterns.h"
@@ -79,18 +82,19 @@ class NormReader {
     return sorted.empty() ? std::nullopt : std::optional(sorted.front());
   }
 
-  // sqrt(mean(x * x) + eps) or its inverse: notes eps and the axes, gives x. Of a variance, which
-  // is the mean of squares of what x is centred to, x as well.
+  // sqrt(mean(x * x) + eps) or its inverse: notes eps, which may be missing, and the axes, gives x.
+  // Of a variance, which is the mean of squares of what x is centred to, x as well.
   std::optional<ValueId> read_variance(ValueId id) {
     const Node* node = inner(id);
-    const std::optional<Shifted> sum = node ? shifted_of(module_, graph_, *node) : std::nullopt;
-    if (!sum || !(sum->shift >= 0)) return std::nullopt;
-    const Node* mean = inner(sum->x);
+    const Shifted sum = (node ? shifted_of(module_, graph_, *node) : std::nullopt)
+                            .value_or(Shifted{.x = id, .shift = 0});
+    if (!(sum.shift >= 0)) return std::nullopt;
+    const Node* mean = inner(sum.x);
     is_of_centred_ =
         mean != nullptr && mean->op == OpId::variance && node_integer(*mean, "correction") == 0;
     const std::optional<size_t> axis = is_of_centred_ ? reduced_axis(mean) : mean_axis(mean);
     if (!axis) return std::nullopt;
-    found_.eps = sum->shift;
+    found_.eps = sum.shift;
     found_.first_axis = *axis;
     return is_of_centred_ ? mean->inputs[0] : root_of_square(*mean->inputs[0]);
   }
@@ -298,6 +302,80 @@ void replace(Graph& graph, const WrittenNorm& norm) {
   graph.replace_uses(norm.result, y);
 }
 
+// A factor or summand that a norm takes in.
+struct Modulation {
+  enum Input : size_t { kX, kGamma, kBeta };
+  NodeId reader{};  // the mul or add
+  Input input = kGamma;
+  ValueId value{};
+  double offset = 0;  // the factor is value + offset
+};
+
+class ModulationReader {
+ public:
+  ModulationReader(const Module& module, const Graph& graph) : module_(module), graph_(graph) {}
+
+  // What stands behind a norm and reads it alone.
+  [[nodiscard]] std::optional<Modulation> read(const Node& norm) const {
+    const ValueId y = norm.outputs[0];
+    const std::optional<NodeId> id = sole_reader(graph_, y);
+    if (norm.outputs.size() != 1 || !id || input_at(norm, Modulation::kBeta)) return std::nullopt;
+    const Node& reader = graph_.node(*id);
+    const bool scales = reader.op == OpId::mul && !input_at(norm, Modulation::kGamma) &&
+                        node_real(norm, "gamma_offset") == 0;
+    if (!scales && reader.op != OpId::add) return std::nullopt;
+    const ValueId other = *reader.inputs[reader.inputs[0] == y ? 1 : 0];
+    if (other == y || graph_.value(reader.outputs[0]).type != graph_.value(y).type)
+      return std::nullopt;
+    Modulation found{
+        .reader = *id, .input = scales ? Modulation::kGamma : Modulation::kBeta, .value = other};
+    if (scales) read_offset(found);
+    const Shape& x = graph_.value(*norm.inputs[Modulation::kX]).type.shape;
+    const bool fits = broadcast_shapes(graph_.value(found.value).type.shape, x) == x &&
+                      is_there_anyway(found.value);
+    return fits ? std::optional(found) : std::nullopt;
+  }
+
+ private:
+  void read_offset(Modulation& found) const {
+    const Node* sum = sole_reader(graph_, found.value) ? producer_of(graph_, found.value) : nullptr;
+    const std::optional<Shifted> shifted = sum ? shifted_of(module_, graph_, *sum) : std::nullopt;
+    if (!shifted) return;
+    found.value = shifted->x;
+    found.offset = shifted->shift;
+  }
+
+  // Behind views, what the step that takes the factor or summand would not compute itself.
+  [[nodiscard]] bool is_there_anyway(ValueId id) const {
+    for (const Node* node = producer_of(graph_, id); node != nullptr;
+         node = producer_of(graph_, *node->inputs[0])) {
+      if (!sole_reader(graph_, node->outputs[0])) return true;
+      if (is_reshaping(*node) || node->op == OpId::slice || node->op == OpId::expand) continue;
+      return !is_elementwise(*node);
+    }
+    return true;
+  }
+
+  const Module& module_;
+  const Graph& graph_;
+};
+
+// The norm stands where the node was that it takes in: what that node reads is computed by then.
+NodeId take_in(Graph& graph, NodeId norm, const Modulation& found) {
+  const Node old = graph.node(norm);
+  const ValueId result = graph.node(found.reader).outputs[0];
+  std::vector<std::optional<ValueId>> inputs = old.inputs;
+  inputs.resize(std::max<size_t>(inputs.size(), found.input + 1));
+  inputs[found.input] = found.value;
+  Attributes attributes = old.attributes;
+  if (found.offset != 0) attributes["gamma_offset"] = found.offset;
+  const ValueId y = NodeEmitter(graph, found.reader).emit(old.op.c_str(), inputs, attributes);
+  graph.replace_uses(result, y);
+  graph.remove_node(found.reader);
+  graph.remove_node(norm);
+  return *graph.value(y).producer;
+}
+
 // x - mean(x) that is written twice, for its square and for the norm, is one value.
 class DifferenceJoiner {
  public:
@@ -367,6 +445,14 @@ size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagno
       if (!norm) continue;
       replace(graph, *norm);
       ++changed;
+    }
+    for (NodeId id : std::vector<NodeId>(graph.order())) {
+      if (graph.node(id).op != OpId::layer_norm && graph.node(id).op != OpId::rms_norm) continue;
+      const auto read = [&] { return ModulationReader(module, graph).read(graph.node(id)); };
+      for (auto found = decided_at_all_sizes(read); found; found = decided_at_all_sizes(read)) {
+        id = take_in(graph, id, *found);
+        ++changed;
+      }
     }
   }
   // What was seen reads no more: it would stand between other patterns and their values.

@@ -12,45 +12,6 @@
 namespace rlx {
 namespace {
 
-// Elements `start` up to `end` of one axis of x.
-struct Cut {
-  ValueId x{};
-  size_t axis = 0;
-  int64_t start = 0;
-  int64_t end = 0;
-};
-
-size_t normal_axis(int64_t axis, size_t rank) {
-  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
-}
-
-std::optional<Cut> cut_of(const Graph& graph, ValueId id) {
-  const Node* node = producer_of(graph, id);
-  if (node == nullptr || node->inputs.size() != 1) return std::nullopt;
-  const Shape& x = graph.value(*node->inputs[0]).type.shape;
-  Cut cut{.x = *node->inputs[0]};
-  std::optional<Dim> start;
-  if (node->op == OpId::narrow) {
-    cut.axis = normal_axis(node_integer(*node, "axis"), x.size());
-    start = node_integer(*node, "start");
-  } else if (node->op == OpId::slice) {
-    const Ints& starts = std::get<Ints>(node->attributes.at("starts"));
-    const auto axes = node->attributes.find("axes");
-    const auto steps = node->attributes.find("steps");
-    const bool is_step =
-        steps != node->attributes.end() && std::get<Ints>(steps->second) != Ints{1};
-    if (starts.size() != 1 || is_step || axes == node->attributes.end()) return std::nullopt;
-    cut.axis = normal_axis(std::get<Ints>(axes->second)[0].bound(), x.size());
-    start = starts[0];
-  }
-  if (!start || start->is_free() || x[cut.axis].is_free()) return std::nullopt;
-  const int64_t length = x[cut.axis];
-  const int64_t first = *start;
-  cut.start = std::clamp<int64_t>(first < 0 ? first + length : first, 0, length);
-  cut.end = cut.start + static_cast<int64_t>(graph.value(id).type.shape[cut.axis]);
-  return cut;
-}
-
 struct Roll {
   ValueId x{};
   std::vector<int64_t> shifts;
@@ -64,8 +25,8 @@ std::optional<Roll> roll_of(const Graph& graph, const Node& node) {
   const std::optional<Cut> first = cut_of(graph, *node.inputs[1]);
   if (!first || !last || first->x != last->x || first->axis != last->axis) return std::nullopt;
   const Shape& x = graph.value(first->x).type.shape;
-  const bool is_whole = normal_axis(node_integer(node, "axis"), x.size()) == first->axis &&
-                        first->start == 0 && first->end == last->start && first->end > 0 &&
+  const bool is_whole = axis_of(node, x.size()) == first->axis && first->start == 0 &&
+                        first->end == last->start && first->end > 0 &&
                         last->end == x[first->axis] && last->end > last->start;
   if (!is_whole) return std::nullopt;
   return Roll{.x = first->x, .shifts = {-first->end}, .axes = {static_cast<int64_t>(first->axis)}};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention that a model gives as one node, behind the views that exporters write around it: heads
 // that were repeated for the queries that share them are read once, and tensors whose axes of heads
-// and tokens were exchanged for it as they stood before.
+// and tokens were exchanged for it as they stood before. Of one token, where an exchange is a
+// reshape, rope goes before it too.
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/patterns.h"
@@ -19,6 +20,41 @@ bool is_apart(const std::string& layout) {
 }
 std::string exchanged(const std::string& layout) {
   return layout == "bhsd" ? "bshd" : "bhsd";
+}
+
+// [B,S,H,D] with heads and tokens exchanged, or the other way round.
+Shape exchanged(const Shape& shape) {
+  return {shape[0], shape[2], shape[1], shape[3]};
+}
+
+// A transpose that exchanges heads and tokens; of one of either, which clean-ups make a reshape.
+bool exchanges(const Graph& graph, const Node& node) {
+  if (node.op == OpId::transpose)
+    return permutation_of(graph, node) == std::vector<size_t>{0, 2, 1, 3};
+  if (!is_reshaping(node)) return false;
+  const Shape& from = graph.value(*node.inputs[0]).type.shape;
+  const Shape& to = graph.value(node.outputs[0]).type.shape;
+  return from.size() == 4 && to.size() == 4 && (from[1] == 1 || from[2] == 1) &&
+         to == exchanged(from);
+}
+
+// rope of one token by head, as it is by token.
+bool rope_by_token(Graph& graph, NodeId id) {
+  const Node node = graph.node(id);
+  const auto is_one = [&] {
+    return node.op == OpId::rope && node_text(node, "layout") == "bhsd" &&
+           graph.value(node.outputs[0]).type.shape[2] == 1;
+  };
+  if (!decided_at_all_sizes(is_one)) return false;
+  NodeEmitter emitter(graph, id);
+  const Shape by_head = emitter.type(node.outputs[0]).shape;
+  std::vector<std::optional<ValueId>> inputs = node.inputs;
+  inputs[0] = emitter.reshape(*inputs[0], exchanged(by_head));
+  Attributes attributes = node.attributes;
+  attributes["layout"] = std::string("bshd");
+  const ValueId y = emitter.emit("rope", std::move(inputs), std::move(attributes));
+  graph.replace_uses(node.outputs[0], emitter.reshape(y, by_head));
+  return true;
 }
 
 // A node in another form: its inputs, its attributes and what stands for its result.
@@ -61,12 +97,9 @@ class AttentionTurner {
   }
 
  private:
-  // The input of a transpose that exchanges heads and tokens.
   [[nodiscard]] std::optional<ValueId> before_exchange(ValueId id) const {
     const Node* node = producer_of(graph_, id);
-    const bool exchanges = node != nullptr && node->op == OpId::transpose &&
-                           permutation_of(graph_, *node) == std::vector<size_t>{0, 2, 1, 3};
-    return exchanges ? node->inputs[0] : std::nullopt;
+    return node != nullptr && exchanges(graph_, *node) ? node->inputs[0] : std::nullopt;
   }
 
   bool turn(size_t input, std::string& layout) {
@@ -129,6 +162,7 @@ size_t turn_attention(Module& module, const PassOptions& options, Diagnostics& d
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
+      if (rope_by_token(graph, id)) ++changed;
       if (graph.node(id).op != OpId::attention) continue;
       AttentionTurner turner(graph, graph.node(id));
       bool is_changed = false;

@@ -55,6 +55,24 @@ void add_layouts(std::vector<Case>& cases, const std::string& op) {
   cases.push_back(norm_case("T64 axis -2, gamma broadcast", op,
                             {tensor(f32, {5, 7, 11}), tensor(f32, {7, 1}), tensor(f32, {11})},
                             R"({"axis": -2})"));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    cases.push_back(
+        norm_case("gamma and beta of each image", op,
+                  {tensor(dtype, {3, 5, 64}), tensor(dtype, {3, 1, 64}), tensor(dtype, {3, 1, 64})},
+                  R"({"gamma_offset": 1})"));
+    cases.push_back(norm_case(
+        "beta of every element, gamma of rows", op,
+        {tensor(dtype, {2, 7, 200}), tensor(DType::f32, {7, 1}), tensor(dtype, {2, 7, 200})}));
+  }
+  cases.push_back(
+      norm_case("gamma of the images, beta of the rows of all, two axes", op,
+                {tensor(f32, {3, 5, 4, 6}), tensor(f32, {3, 1, 4, 6}), tensor(f32, {5, 1, 1})},
+                R"({"axis": 2})"));
+  cases.push_back(norm_case("gamma of many rows, read again", op,
+                            {tensor(DType::f16, {600, 8200}), tensor(DType::f16, {600, 1})}));
+  cases.push_back(norm_case("few long rows with weights of their own, in parts", op,
+                            {tensor(f32, {2, 20011}), tensor(f32, {2, 20011}), tensor(f32, {2, 1})},
+                            R"({"gamma_offset": 1})"));
   cases.push_back(norm_case("all axes", op, {tensor(f32, {5, 7, 11})}, R"({"axis": 0})"));
   cases.push_back(
       norm_case("many long rows, read again", op, {tensor(f32, {600, 8193}), tensor(f32, {8193})}));

@@ -149,6 +149,21 @@ class Cross(nn.Module):
         return self.norm(y + query), weights
 
 
+class Decoder(nn.Module):
+    """nn.TransformerDecoder, which looks whether its mask is causal, and a policy whose distribution checks its arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(24, 3, 32, norm_first=True), 2, nn.LayerNorm(24))
+        self.spread = nn.Parameter(torch.full((24,), 0.5))
+
+    def forward(self, target, memory, padding):
+        mask = nn.Transformer.generate_square_subsequent_mask(len(target), dtype=target.dtype)
+        y = self.decoder(target, memory, tgt_mask=mask, memory_key_padding_mask=padding)
+        policy = torch.distributions.Normal(y, self.spread.exp())
+        return policy.log_prob(target).sum(-1), policy.entropy()
+
+
 class RmsNorm(nn.Module):
     """As model code writes it, in f32 whatever the type."""
 
@@ -312,7 +327,7 @@ class Integers(nn.Module):
         return (a + b, a * 2 - b, a // 3, a % 3, a / 2, (a & b) | (a ^ 5), ~a, a > b, a.to(torch.uint8), x.to(torch.int32) + a,
                 x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
                 torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4),
-                torch.full_like(a, 3))
+                torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b))
 
 
 class Movement(nn.Module):
@@ -403,6 +418,21 @@ class Placing(nn.Module):
                 x.index_put((at,), values[0], accumulate=True), torch.where(x > 0, x, -1.0), *reduced)
 
 
+class Bags(nn.Module):
+    """Rows of embeddings by bag: of one length, with weights of their own, and between offsets, of which one bag is empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.kinds = nn.ModuleList(nn.EmbeddingBag(20, 6, mode=mode) for mode in ("sum", "mean", "max"))
+        self.padded = nn.EmbeddingBag(20, 6, padding_idx=3)
+
+    def forward(self, ids, factors, offsets):  # [2, 4, 5], [2, 4, 5], [3]
+        flat = ids.flatten()
+        return (*(kind(ids[:, 1]) for kind in self.kinds), *(kind(flat, offsets) for kind in self.kinds), self.padded(flat, offsets),
+                self.kinds[0](ids[:, 2], per_sample_weights=factors[:, 2]),
+                self.kinds[0](flat, offsets, per_sample_weights=factors.flatten()))
+
+
 class Systems(nn.Module):
     def forward(self, a, b, points):  # [2, 4, 4], [2, 4, 3], [5, 3]
         square = a @ a.transpose(1, 2) + 4 * torch.eye(4, dtype=a.dtype)
@@ -413,6 +443,23 @@ class Systems(nn.Module):
                 torch.cdist(points, b[0]), torch.cdist(b, b, p=1), torch.cdist(b, b, p=3),
                 torch.fake_quantize_per_tensor_affine(points.float(), 0.25, 3, -8, 7).to(a.dtype),
                 torch.fake_quantize_per_channel_affine(points.float(), scale, zero, 1, 0, 15).to(a.dtype))
+
+
+class Folded(nn.Module):
+    """Operators without a counterpart, of weights alone, and some whose handlers are short."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.utils.parametrizations.orthogonal(nn.Linear(4, 4), orthogonal_map="matrix_exp")
+        self.mix = nn.Bilinear(4, 3, 5)
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x, y):  # [2, 4], [2, 3]
+        square = x.transpose(0, 1) @ x + 2 * torch.eye(4, dtype=x.dtype)
+        z = torch.complex(x, x.flip(1))
+        return (self.turn(x) * torch.linalg.slogdet(self.weight)[1], self.mix(x, y),
+                torch.cholesky_solve(x.transpose(0, 1), torch.linalg.cholesky(square)), F.softplus(x, 2, 0.5), F.rrelu(x),
+                z.reciprocal().real, torch.sqrt(z).imag, torch.linalg.vector_norm(x, 3, 1), torch.linalg.vector_norm(y, -math.inf))
 
 
 class Regions(nn.Module):
@@ -432,7 +479,8 @@ class Statistics(nn.Module):
 
 class Draws(nn.Module):
     def forward(self, x):  # [2, 3]
-        return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x)
+        return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x,
+                torch.empty(400, dtype=x.dtype).exponential_(2.0))
 
 
 class Recurrent(nn.Module):

@@ -68,6 +68,7 @@ CASES = {
                                       "mask": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}},
                              other=(integers(0, 50, 4, 7), padding_mask(4, 7)), bind={"batch": (3, 4), "seq": (12, 7)}),
     "cross": lambda: fixed(models.Cross, floats(5, 2, 24), floats(7, 2, 16), floats(7, 2, 20)),
+    "decoder": lambda: fixed(models.Decoder, floats(5, 2, 24), floats(7, 2, 24), padding_mask(2, 7) == 0),
     "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}},
                            other=(integers(0, 61, 2, 33),),
                            bind={"seq": (9, 33)}),
@@ -86,7 +87,9 @@ CASES = {
     "counting": lambda: fixed(models.Counting, floats(3, 4), torch.tensor([-1.0, -0.5, 0.25, 0.25, 1.5]), integers(0, 9, 3, 5),
                               torch.tensor([0, 4, 4])),
     "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
+    "bags": lambda: fixed(models.Bags, integers(0, 20, 2, 4, 5), floats(2, 4, 5), torch.tensor([0, 9, 9])),
     "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
+    "folded": lambda: fixed(models.Folded, floats(2, 4), floats(2, 3), tolerance=2e-5),
     "statistics": lambda: fixed(models.Statistics, floats(3, 5), floats(3, 5)),
     "recurrent": lambda: fixed(models.Recurrent, floats(3, 7, 6)),
     "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
@@ -262,11 +265,12 @@ def check_draws(args, folder):
     graph = rlx_export.export(models.Draws(), (floats(2, 3),), folder / "draws.json")
     call([args.build_bin / "rlxc", folder / "draws.json", "-o", folder / "draws.plan", "--target", args.targets[0], "-q"])
     call([args.build_bin / "rlxrun", folder / "draws.plan", "--seeded", "--outputs", folder])
-    uniform, normal, like, whole, _ = (np.load(folder / f"{name}.npy") for name in graph.outputs)
+    uniform, normal, like, whole, _, waits = (np.load(folder / f"{name}.npy") for name in graph.outputs)
     assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.08, "rand"
     assert abs(normal.mean()) < 0.25 and abs(normal.std() - 1) < 0.2, "randn"
     assert like.shape == (2, 3) and like.min() != like.max(), "rand_like"
     assert whole.dtype == np.int64 and set(whole) == set(range(3, 9)), "randint"
+    assert waits.min() >= 0 and abs(waits.mean() - 0.5) < 0.1 and abs(waits.std() - 0.5) < 0.15, "exponential"
 
 
 def check_command_line(args, folder):

@@ -215,6 +215,17 @@ TEST_CASE("what follows from a ConstantOfShape is left to no run") {
   CHECK(module->entries[0].node(module->entries[0].order()[0]).op == OpId::matmul);
 }
 
+TEST_CASE("an input that is a result too has another name there") {
+  onnx::ModelProto model = model_with_input({"4"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "Neg", {"x"}, {"y"});
+  graph.add_output()->set_name("y");
+  graph.add_output()->set_name("x");
+  const SourceGraph source = read_good(model);
+  CHECK(ops_of(source) == "neg identity");
+  CHECK(source.entries[0].outputs == std::vector<std::string>{"y", "x.out"});
+}
+
 TEST_CASE("a small ONNX model costs little, whatever it asks for") {
   // Elements that a few bytes ask for, a terabyte each: they stay nodes, or are refused by name.
   onnx::ModelProto model = model_with_input({"1"});

@@ -81,8 +81,8 @@ TEST_CASE("softmax_and_norms_refuse_what_does_not_fit") {
   gamma.inputs.push_back(TensorType{DType::f32, {2}});
   CHECK(refused(gamma, "bad-shape", "gamma has shape [2]"));
   OneNode wide = node_of("rms_norm", {2, 3});
-  wide.inputs.push_back(TensorType{DType::f32, {2, 3}});
-  CHECK(refused(wide, "bad-shape", "gamma has shape [2, 3]"));
+  wide.inputs.push_back(TensorType{DType::f32, {4, 2, 3}});
+  CHECK(refused(wide, "bad-shape", "gamma has shape [4, 2, 3]"));
 }
 
 TEST_CASE("few_long_rows_are_reduced_in_two_stages") {

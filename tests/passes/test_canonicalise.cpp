@@ -35,6 +35,27 @@ TEST_CASE("bounds of clamp that are known become attributes") {
         Lines{"clamp(x)", "clamp(x)", "clamp(x, zero, high)", "clamp(x, row)", "clamp(zero, row)"});
 }
 
+TEST_CASE("products with one, quotients by one and differences from zero are their operand") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [3]},
+                                          {"name": "s", "dtype": "f32", "shape": []}],
+    "params": [{"name": "one", "dtype": "f32", "shape": [], "data": {"values": [1]}},
+               {"name": "ones", "dtype": "f32", "shape": [3], "data": {"values": [1, 1, 1]}},
+               {"name": "zero", "dtype": "f32", "shape": [], "data": {"values": [0]}}],
+    "nodes": [{"op": "mul", "inputs": ["ones", "x"], "outputs": ["a"]},
+              {"op": "div", "inputs": ["a", "one"], "outputs": ["b"]},
+              {"op": "sub", "inputs": ["b", "zero"], "outputs": ["c"]},
+              {"op": "exp", "inputs": ["c"], "outputs": ["y"]},
+              {"op": "div", "inputs": ["one", "x"], "outputs": ["inverse"]},
+              {"op": "sub", "inputs": ["zero", "x"], "outputs": ["negative"]},
+              {"op": "add", "inputs": ["x", "zero"], "outputs": ["positive"]},
+              {"op": "mul", "inputs": ["s", "ones"], "outputs": ["wide"]}],
+    "outputs": ["y", "inverse", "negative", "positive", "wide"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 3);
+  // x + 0 makes 0 of -0, and a wider result is none of the operand's.
+  CHECK(node_lines(module) ==
+        Lines{"exp(x)", "div(one, x)", "sub(zero, x)", "add(x, zero)", "mul(s, ones)"});
+}
+
 TEST_CASE("casts, reshapes, expands and transposes to the type that is there go") {
   Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [3, 3]}],
     "nodes": [{"op": "cast", "inputs": ["x"], "outputs": ["a"], "attributes": {"to": "f32"}},

@@ -73,6 +73,48 @@ TEST_CASE("an rms_norm is seen in every way to write the inverse root") {
   CHECK(node_lines(factor) == Lines{"rms_norm(x, g)"});
 }
 
+TEST_CASE("a norm without eps is one") {
+  Module module = with_x(kSquares + kMean + op_text("rsqrt", R"("mean")", "inverse") + ", " +
+                         kNormed + kScaledNorm);
+  CHECK(apply_keeping_values(see_norms, module) == 1);
+  CHECK(attribute_of<double>(only_node(module, "rms_norm"), "eps") == 0);
+}
+
+TEST_CASE("factors and summands behind a norm become its weights, of whatever they are") {
+  const std::string norm = op_text("layer_norm", R"("x")", "n") + ", ";
+  const auto with_scales = [&](const std::string& nodes, const std::string& outputs = R"(["y"])") {
+    return module_of(R"("inputs": [)" + input_text("x", "[2, 3, 4]") + ", " +
+                     input_text("z", "[2, 3, 4]") + ", " + input_text("scale", "[2, 1, 4]") + ", " +
+                     input_text("shift", "[2, 3, 1]") + R"(], "params": [)" + kNormNumbers +
+                     R"(], "nodes": [)" + nodes + R"(], "outputs": )" + outputs);
+  };
+  const std::string one_more = op_text("add", R"("scale", "one")", "s") + ", ";
+  Module modulated = with_scales(norm + one_more + op_text("mul", R"("n", "s")", "m") + ", " +
+                                 op_text("add", R"("shift", "m")", "y"));
+  CHECK(apply_keeping_values(see_norms, modulated) == 2);
+  CHECK(node_lines(modulated) == Lines{"layer_norm(x, scale, shift)"});
+  CHECK(attribute_of<double>(only_node(modulated, "layer_norm"), "gamma_offset") == 1);
+  // A residual behind a norm that is written out, with weights of its own.
+  Module residual = with_scales(kStatistics + kNormed + op_text("mul", R"("n", "g")", "m") + ", " +
+                                op_text("add", R"("m", "z")", "y"));
+  CHECK(apply_keeping_values(see_norms, residual) == 2);
+  CHECK(node_lines(residual) == Lines{"rms_norm(x, g, z)"});
+  // What only the factor's step would compute stays in it; the norm's result read twice stays.
+  const std::string curve = op_text("exp", R"("scale")", "s") + ", ";
+  for (const std::string& nodes :
+       {norm + curve + op_text("mul", R"("n", "s")", "y"),
+        norm + op_text("mul", R"("n", "n")", "y"),
+        norm + op_text("mul", R"("n", "scale")", "m") + ", " + op_text("add", R"("m", "n")", "y"),
+        op_text("layer_norm", R"("x", "g", "b")", "n") + ", " + op_text("add", R"("n", "z")", "y"),
+        norm + op_text("sub", R"("n", "z")", "y")})
+    check_stays(see_norms, with_scales(nodes));
+  check_stays(see_norms, with_scales(norm + op_text("add", R"("n", "z")", "y"), R"(["n", "y"])"));
+  // A wider result is none of the norm's.
+  check_stays(see_norms, module_of(R"("inputs": [)" + input_text("x", "[1, 4]") + ", " +
+                                   input_text("z", "[3, 4]") + R"(], "nodes": [)" + norm +
+                                   op_text("add", R"("n", "z")", "y") + R"(], "outputs": ["y"])"));
+}
+
 TEST_CASE("casts around a norm go where both ends have one type") {
   const std::string widened = op_text("cast", R"("x")", "w", R"("to": "f32")") + ", " +
                               replaced(kStatistics, "\"x\"", "\"w\"") +
@@ -147,13 +189,12 @@ TEST_CASE("several of the last axes are normalised together") {
   CHECK(node_lines(module) == Lines{"rms_norm(x, rows)"});
 }
 
-TEST_CASE("a factor that is no weight of the norm stays behind it") {
-  Module module = with_x(kStatistics + kNormed + op_text("mul", R"("n", "rows")", "y"));
-  CHECK(apply_keeping_values(see_norms, module) == 1);
-  CHECK(node_lines(module) == Lines{"rms_norm(x)", "mul(n.rms_norm, rows)"});
-  Module other = with_x(kStatistics + kNormed + op_text("mul", R"("n", "z")", "y"));
-  CHECK(apply_keeping_values(see_norms, other) == 1);
-  CHECK(node_lines(other) == Lines{"rms_norm(x)", "mul(n.rms_norm, z)"});
+TEST_CASE("a factor behind a norm that is written out may vary over its rows") {
+  for (const std::string& factor : {std::string("rows"), std::string("z")}) {
+    Module module = with_x(kStatistics + kNormed + op_text("mul", R"("n", ")" + factor + '"', "y"));
+    CHECK(apply_keeping_values(see_norms, module) == 2);
+    CHECK(node_lines(module) == Lines{"rms_norm(x, " + factor + ")"});
+  }
 }
 
 TEST_CASE("what only looks like a norm stays as it is") {

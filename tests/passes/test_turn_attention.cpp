@@ -67,6 +67,31 @@ TEST_CASE("exchanged axes of heads and tokens go into the layouts, at either end
   CHECK(attribute_of<std::string>(node, "out_layout") == "bshd");
 }
 
+TEST_CASE("of one token an exchange is a reshape, before which rope stands too") {
+  const std::string rope =
+      op_text("rope", R"("t", "c", "c")", "r", R"("head_dim": 8, "layout": "bhsd")") + ", ";
+  const auto of_tokens = [&](int tokens, const std::string& nodes) {
+    const std::string n = std::to_string(tokens);
+    return module_of(R"("inputs": [)" + input_text("t", "[2, 4, " + n + ", 8]") + ", " +
+                     input_text("x", "[2, " + n + ", 4, 8]") + ", " +
+                     input_text("k", "[2, 4, 5, 8]") + ", " + input_text("v", "[2, 4, 5, 8]") +
+                     ", " + input_text("c", "[" + n + ", 8]") + R"(], "nodes": [)" + nodes +
+                     R"(], "outputs": ["out"])");
+  };
+  Module roped = of_tokens(1, rope + query_text(R"("r", "k", "v")", "out"));
+  CHECK(apply_keeping_values(turn_attention, roped) == 2);
+  CHECK(attribute_of<std::string>(only_node(roped, "rope"), "layout") == "bshd");
+  CHECK(attribute_of<std::string>(only_node(roped, "attention"), "q_layout") == "bshd");
+  Module reshaped = of_tokens(1, op_text("reshape", R"("x")", "q4", R"("shape": [2, 4, 1, 8])") +
+                                     ", " + query_text(R"("q4", "k", "v")", "out"));
+  CHECK(apply_keeping_values(turn_attention, reshaped) == 1);
+  CHECK(node_lines(reshaped) == Lines{"attention(x, k, v)"});
+  check_stays(turn_attention, of_tokens(3, rope + query_text(R"("r", "k", "v")", "out")));
+  check_stays(turn_attention,
+              of_tokens(3, op_text("reshape", R"("x")", "q4", R"("shape": [2, 4, 3, 8])") + ", " +
+                               query_text(R"("q4", "k", "v")", "out")));
+}
+
 TEST_CASE("what only looks like repeats or an exchange stays") {
   for (const std::string& nodes : {
            // Heads in another order.

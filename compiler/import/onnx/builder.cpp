@@ -551,8 +551,14 @@ SourceGraph Builder::finish(const std::vector<Output>& outputs) {
   // copied.
   std::vector<ValueId> results;
   std::set<size_t> taken;
-  for (const Output& output : outputs) {
+  const auto is_input = [this](const std::string& name) {
+    return std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
+                       [&](ValueId input) { return graph_.value(input).name == name; });
+  };
+  for (Output output : outputs) {
     ValueId id = output.value;
+    // An input that is a result too.
+    if (is_input(output.name)) output.name += ".out";
     if (graph_.value(id).origin != ValueOrigin::Node || !taken.insert(index_of(id)).second) {
       set_origin(output.name, {file_, ""}, "");
       const ValueId copy = graph_.add_value({.type = type(id)});

@@ -25,9 +25,8 @@ bool infer_norm(InferContext& ctx) {
   const Shape& shape = ctx.shape(0);
   const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
-  const Shape normalised(shape.begin() + *axis, shape.end());
-  if (ctx.has_input(1) && !check_broadcasts(ctx, 1, "gamma", normalised)) return false;
-  if (ctx.has_input(2) && !check_broadcasts(ctx, 2, "beta", normalised)) return false;
+  if (ctx.has_input(1) && !check_broadcasts(ctx, 1, "gamma", shape)) return false;
+  if (ctx.has_input(2) && !check_broadcasts(ctx, 2, "beta", shape)) return false;
   ctx.set_output(0, ctx.input(0));
   Shape statistics = shape;
   std::fill(statistics.begin() + *axis, statistics.end(), 1);
@@ -37,19 +36,19 @@ bool infer_norm(InferContext& ctx) {
   return true;
 }
 
-// gamma or beta by position in the normalised row; `absent` where there is none.
-std::vector<double> per_position(const EvaluateContext& ctx, size_t input, const Shape& normalised,
-                                 double absent) {
-  std::vector<double> values(static_cast<size_t>(element_count(normalised)), absent);
+// gamma or beta by element of x; `absent` where there is none.
+std::vector<double> per_element(const EvaluateContext& ctx, size_t input, double absent) {
+  const Shape& shape = ctx.input(0).type.shape;
+  std::vector<double> values(static_cast<size_t>(element_count(shape)), absent);
   if (!ctx.has_input(input)) return values;
   const Tensor& given = ctx.input(input);
   const Strides strides =
-      broadcast_strides(given.type.shape, dense_strides(given.type.shape), normalised);
-  const Strides dense = dense_strides(normalised);
+      broadcast_strides(given.type.shape, dense_strides(given.type.shape), shape);
+  const Strides dense = dense_strides(shape);
   for (size_t i = 0; i < values.size(); ++i) {
     int64_t offset = 0;
-    for (size_t d = 0; d < normalised.size(); ++d) {
-      offset += static_cast<int64_t>(i) / dense[d] % normalised[d] * strides[d];
+    for (size_t d = 0; d < shape.size(); ++d) {
+      offset += static_cast<int64_t>(i) / dense[d] % shape[d] * strides[d];
     }
     values[i] = given.floats[static_cast<size_t>(offset)];
   }
@@ -63,11 +62,10 @@ bool evaluate_norm(EvaluateContext& ctx) {
   const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
   const double eps = ctx.attrs().real("eps");
-  const double gamma_offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
-  const Shape normalised(shape.begin() + *axis, shape.end());
-  const std::vector<double> gamma = per_position(ctx, 1, normalised, 1.0);
-  const std::vector<double> beta = per_position(ctx, 2, normalised, 0.0);
-  const size_t cols = gamma.size();
+  const double gamma_offset = ctx.attrs().real("gamma_offset");
+  const std::vector<double> gamma = per_element(ctx, 1, 1.0);
+  const std::vector<double> beta = per_element(ctx, 2, 0.0);
+  const size_t cols = static_cast<size_t>(element_count(Shape(shape.begin() + *axis, shape.end())));
   const size_t rows =
       static_cast<size_t>(element_count(Shape(shape.begin(), shape.begin() + *axis)));
   for (size_t row = 0; row < rows; ++row) {
@@ -83,9 +81,9 @@ bool evaluate_norm(EvaluateContext& ctx) {
     }
     const double inv_std = 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
     for (size_t i = 0; i < cols; ++i) {
-      ctx.output(0).floats[row * cols + i] =
-          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std * (gamma[i] + gamma_offset) +
-          beta[i];
+      ctx.output(0).floats[row * cols + i] = (begin[static_cast<std::ptrdiff_t>(i)] - mean) *
+                                                 inv_std * (gamma[row * cols + i] + gamma_offset) +
+                                             beta[row * cols + i];
     }
     if (centred && ctx.output_count() > 1) ctx.output(1).floats[row] = mean;
     const size_t inv_std_output = centred ? 2 : 1;
@@ -94,17 +92,22 @@ bool evaluate_norm(EvaluateContext& ctx) {
   return true;
 }
 
-// "#define NAME(i) ...": offset of an affine parameter by position in the row.
-std::string affine_macro(const std::string& name, const std::optional<TensorRef>& affine,
-                         const Shape& normalised) {
+// Where gamma or beta lie: strides over x's dims from `first` on.
+LoopDims affine_dims(const std::optional<TensorRef>& affine, const Shape& x, size_t first,
+                     size_t end) {
   LoopDims dims;
-  if (affine) {
-    const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
-    for (size_t d = 0; d < normalised.size(); ++d) {
-      dims.push_back({.size = normalised[d], .strides = {strides[d], 0}});
-    }
-  }
-  return index_macro(name, merged(dims), 0);
+  if (!affine) return dims;
+  const Strides strides = broadcast_strides(affine->shape(), affine->strides, x);
+  for (size_t d = first; d < end; ++d) dims.push_back({.size = x[d], .strides = {strides[d], 0}});
+  return dims;
+}
+
+// "#define NAME_KEPT(row) ...", "#define NAME_AT(i) ...": offsets of a row's gamma or beta, and in
+// it by position.
+std::string affine_macros(const std::string& name, const std::optional<TensorRef>& affine,
+                          const Shape& x, size_t axis) {
+  return index_macro(name + "_KEPT", merged(affine_dims(affine, x, 0, axis)), 0) +
+         index_macro(name + "_AT", merged(affine_dims(affine, x, axis, x.size())), 0);
 }
 
 // What the table of forms is asked of.
@@ -123,7 +126,6 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   const DType real = operands.x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Dim cols = element_count(operands.normalised);
   const std::string type = "rlx_" + std::string(name_of(real));
-  const double gamma_offset = is_layer_norm(ctx) ? 0.0 : ctx.attrs().real("gamma_offset");
   std::vector<const TensorRef*> views = {&operands.x, &operands.y};
   if (operands.gamma) views.push_back(&*operands.gamma);
   if (operands.beta) views.push_back(&*operands.beta);
@@ -134,11 +136,13 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
                                          ? type + "(rlx_from_bits(0x7FC00000u))"
                                          : "rlx_div(a, " + type + "(" + integer_text(cols) + "))");
   text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
-  text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
+  text += define_line("RLX_GAMMA_OFFSET", literal(real, ctx.attrs().real("gamma_offset")));
   text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
   text += index_macro("RLX_Y_KEPT", operands.loops.kept, 1);
-  text += affine_macro("RLX_GAMMA_AT", operands.gamma, operands.normalised);
-  text += affine_macro("RLX_BETA_AT", operands.beta, operands.normalised);
+  const Shape& x = operands.x.shape();
+  const auto axis = static_cast<size_t>(operands.axes.front());
+  text += affine_macros("RLX_GAMMA", operands.gamma, x, axis);
+  text += affine_macros("RLX_BETA", operands.beta, x, axis);
   return text;
 }
 
@@ -156,13 +160,20 @@ uint32_t piece_width(const OfferContext& at, const NormOperands& operands) {
   return std::max(half ? both(8) : 1, both(4));
 }
 
-// 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned; else 1.
+// 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned in every row;
+// else 1.
 int64_t affine_vector(const LowerContext& ctx, const std::optional<TensorRef>& affine,
-                      const Shape& normalised, uint32_t width) {
+                      const NormOperands& operands, uint32_t width) {
   if (!affine || width == 1) return 1;
-  const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
-  const bool contiguous = is_dense(normalised, strides);
+  const Shape& x = operands.x.shape();
+  const auto axis = operands.axes.front();
+  const Strides strides = broadcast_strides(affine->shape(), affine->strides, x);
   const uint32_t bytes = std::min<uint32_t>(16, width * element_bytes(affine->dtype()));
+  const bool contiguous =
+      is_dense(operands.normalised, Strides(strides.begin() + axis, strides.end())) &&
+      std::all_of(strides.begin(), strides.begin() + axis, [&](const auto& stride) {
+        return stride * element_bytes(affine->dtype()) % bytes == 0;
+      });
   const bool known = is_float(affine->dtype()) && affine->dtype() != DType::f64;
   return contiguous && known && ctx.alignment(*affine) >= bytes ? 4 : 1;
 }
@@ -188,8 +199,8 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const Dim rows = loop_count(operands.loops.kept);
   const Dim cols = loop_count(operands.loops.reduced);
   const RowPlan plan = plan_of(ctx, operands, width);
-  const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
-  const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
+  const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands, width);
+  const int64_t beta_vector = affine_vector(ctx, operands.beta, operands, width);
   const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
   const bool late = items > 0 && plan.groups(rows) > busy_groups(ctx);
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
@@ -237,7 +248,10 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   }
   if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
   if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
-  if (!has_mean && !has_inv_std && x.strides == y.strides) dispatch.allow_in_place(x);
+  // Another row's gamma or beta may lie where this one's result would go.
+  const bool is_alone = !(operands.gamma && operands.gamma->buffer == x.buffer) &&
+                        !(operands.beta && operands.beta->buffer == x.buffer);
+  if (!has_mean && !has_inv_std && x.strides == y.strides && is_alone) dispatch.allow_in_place(x);
   return true;
 }
 
@@ -276,11 +290,11 @@ bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
   std::string text = operand(x);
   if (centred) text = minus(minus(text, operand(*results.center)), operand(*results.rest));
   text += " * " + operand(results.inv_std);
+  const double offset = ctx.attrs().real("gamma_offset");
   if (operands.gamma) {
-    const double offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
     text += " * (" + operand(*operands.gamma) + " + " + literal(real, offset) + ")";
-  } else if (!centred) {
-    text += " * " + literal(real, 1 + ctx.attrs().real("gamma_offset"));
+  } else if (offset != 0) {
+    text += " * " + literal(real, 1 + offset);
   }
   if (operands.beta) text += " + " + operand(*operands.beta);
   region.element_text = "return " + text + ";\n";
@@ -387,15 +401,42 @@ bool lower_norm(LowerContext& ctx) {
 
 constexpr uint32_t kNormOptional[] = {1, 2};
 
-constexpr AttrSpec kLayerNormAttrs[] = {
-    {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
-    {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
-};
-constexpr AttrSpec kRmsNormAttrs[] = {
+constexpr AttrSpec kNormAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
     {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
     {.name = "gamma_offset", .type = AttrType::Float, .default_text = "0"},
 };
+
+// gamma is one vector for all rows, without what layer_norm_backward does not know.
+bool has_plain_gamma(GradientContext& ctx) {
+  if (is_layer_norm(ctx) && ctx.attrs().real("gamma_offset") != 0) return false;
+  if (!ctx.has_input(1)) return true;
+  const Shape& x = ctx.shape(ctx.input(0));
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), x.size());
+  if (!axis) return false;
+  const Shape normalised(x.begin() + *axis, x.end());
+  return broadcast_shapes(ctx.shape(ctx.input(1)), normalised) == normalised;
+}
+
+// y = n * (gamma + gamma_offset) + beta as three ops, of which n is a norm without weights.
+void give_in_parts(GradientContext& ctx) {
+  const Attributes plain = ctx.attributes({{"gamma_offset", 0.0}});
+  const double offset = ctx.attrs().real("gamma_offset");
+  const ValueId dy = ctx.gradient();
+  ValueId dn = dy;
+  if (ctx.has_input(1)) {
+    dn = ctx.emit("mul", {dy, ctx.affine(ctx.input(1), 1, offset)});
+    if (ctx.wants(1))
+      ctx.give(1, ctx.emit("mul", {dy, ctx.emit(ctx.node().op, {ctx.input(0)}, plain)}));
+  } else {
+    dn = ctx.affine(dy, 1 + offset);
+  }
+  Attributes of_backward = plain;
+  if (is_layer_norm(ctx)) of_backward.erase("gamma_offset");
+  ctx.give(0, ctx.emit_all(ctx.node().op + "_backward", {ctx.input(0), std::nullopt, dn},
+                           of_backward, 3)[0]);
+  ctx.give(2, dy);
+}
 
 bool norm_gradient(GradientContext& ctx) {
   for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
@@ -403,10 +444,16 @@ bool norm_gradient(GradientContext& ctx) {
     return ctx.fail(DiagCode::UnknownOp, "its statistics have no gradient",
                     "compute them by reduce_mean and variance");
   }
+  if (!has_plain_gamma(ctx)) {
+    give_in_parts(ctx);
+    return true;
+  }
+  Attributes attributes = ctx.attributes();
+  if (is_layer_norm(ctx)) attributes.erase("gamma_offset");
   const std::vector<ValueId> gradients = ctx.emit_all(
       ctx.node().op + "_backward",
       {ctx.input(0), ctx.has_input(1) ? std::optional(ctx.input(1)) : std::nullopt, ctx.gradient()},
-      ctx.attributes(), 3);
+      attributes, 3);
   ctx.give(0, gradients[0]);
   ctx.give(1, gradients[1]);
   ctx.give(2, ctx.gradient());
@@ -415,10 +462,11 @@ bool norm_gradient(GradientContext& ctx) {
 
 constexpr OpDef kNormOps[] = {
     {.name = "layer_norm",
-     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5) -> y, [mean], [inv_std]",
+     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [mean], "
+                  "[inv_std]",
      .inputs = {1, 3},
      .outputs = {1, 3},
-     .attrs = kLayerNormAttrs,
+     .attrs = kNormAttrs,
      .infer = infer_norm,
      .evaluate = evaluate_norm,
      .gradient = norm_gradient,
@@ -428,7 +476,7 @@ constexpr OpDef kNormOps[] = {
      .signature = "rms_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [inv_rms]",
      .inputs = {1, 3},
      .outputs = {1, 2},
-     .attrs = kRmsNormAttrs,
+     .attrs = kNormAttrs,
      .infer = infer_norm,
      .evaluate = evaluate_norm,
      .gradient = norm_gradient,
