@@ -387,7 +387,8 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, Bounds keys, int spl
       const int key = tile + lane;
       const int read_key = min(key, bounds.last);
       const float product = plain_product(q_base + RLX_INDEX(query) * RLX_Q_S, k_base + RLX_INDEX(read_key) * RLX_K_S);
-      const Score score = score_of(product, at, query, key);
+      Score score = score_of(product, at, query, key);
+      score.is_allowed = score.is_allowed && key <= bounds.last;  // those behind are another group's
       const float highest = subgroupMax(score.is_allowed ? score.value * RLX_EXPONENT : RLX_MINUS_INFINITY);
       const float new_shift = max(shift, highest);
       const float reference = zero_if_minus_infinity(new_shift);

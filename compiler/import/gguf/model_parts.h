@@ -2,12 +2,13 @@
 // The files of a model: one, or several whose names count them.
 #pragma once
 
-#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/import/gguf/gguf_file.h"
+#include "compiler/ir/graph.h"
 #include "compiler/support/diagnostics.h"
 
 namespace rlx::gguf {
