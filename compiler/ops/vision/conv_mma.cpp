@@ -195,6 +195,10 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
                .warps_m = tiling.warps_m,
                .warps_n = tiling.warps_n},
               1, 1);
+  // With free sizes addresses take a few registers more than leave room for the workgroups that the
+  // grid counts on.
+  if (has_free_sizes(conv.window) && is_half(conv.x.dtype()))
+    dispatch.define("RLX_MIN_GROUPS", kPatchGroupsPerProcessor);
   dispatch.define("RLX_PATCH", 1)
       .define("RLX_CHANNELS", conv.group_in)
       .define("RLX_FILTERS", conv.group_out)

@@ -155,8 +155,6 @@ double estimate(const ConvProduct& product, const GroupCost& cost, const ConvTil
 
 // ---- few channels ----
 
-constexpr int64_t kPatchGroupsPerProcessor = 2;
-
 struct PatchShape {
   int64_t tile_h;
   int64_t tile_w;

@@ -58,6 +58,9 @@ double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device);
 
 // The form for few channels: rectangles of output pixels, a patch of x under each.
+// As many workgroups as a grid has at most for each multiprocessor.
+inline constexpr int64_t kPatchGroupsPerProcessor = 2;
+
 struct PatchTiling {
   int64_t patch_channels = 0;  // elements of a pixel in the patch
   int64_t tile_h = 0;
