@@ -4,7 +4,7 @@
 // Grid: RLX_SHARERS workgroups along x, each with RLX_UNITS units of h and their weights; along y RLX_GROUPS for each direction, each of
 //   which takes tiles of RLX_TILE sequences, RLX_GROUPS apart. Those along x do as recurrence.kernel does, a sequence at a time each, where
 //   f16 has no room for a weight or a first state (see Numerics), where there is one along x (a device without room for all at once, see
-//   RLX_ALL_AT_ONCE), and where a workgroup has less shared memory (RLX_LITTLE_SHARED 0: sm_90 and sm_100 alone have enough).
+//   RLX_ALL_AT_ONCE), and on an architecture whose workgroups have less shared memory than it wants.
 // Workgroup: warp v has depths v * kSliceOctets * 8 and on: of every row of weights the pieces that its lanes multiply, RLX_HELD_PIECES of
 //   16 bytes in registers, the others in shared memory where no other thread reads them. The sums of warps meet in shared memory;
 //   then each thread has kCells pairs of a unit and a sequence with all gates, whose states stay in shared memory.
@@ -19,7 +19,8 @@
 //   A first state or a weight of bf16 beyond 255.8, an infinity of either, a weight of f16 that is no finite number: these workgroups
 //   notice before their first step, tell each other by what they exchange (`refused`), and multiply in f32 instead, for their sequences.
 // Specializations besides: RLX_UNITS (a multiple of 4), RLX_SHARERS, RLX_GROUPS, RLX_TILE (a multiple of 8), RLX_TILES, RLX_TURNS and
-//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS, RLX_LITTLE_SHARED; RLX_SHORT_BF16: w is bf16.
+//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS, RLX_SHARED_BYTES (that it
+//   may take); RLX_SHORT_BF16: w is bf16.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "generated/sizes.inc"
@@ -31,7 +32,16 @@ RLX_PARAMS(RecurrenceParams);
 
 #include "lib/recurrence.inc"
 
-#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+// Of a workgroup on this architecture.
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define RLX_ROOM (227 * 1024)
+#elif __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+#define RLX_ROOM (163 * 1024)
+#else
+#define RLX_ROOM (99 * 1024)
+#endif
+
+#if RLX_SHARED_BYTES <= RLX_ROOM
 RLX_ALL_AT_ONCE;
 
 #include "lib/mma.cuh"
@@ -409,7 +419,7 @@ RLX_FN bool run_together(const RlxParams& p) {
 #endif
 
 RLX_MAIN {
-#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+#if RLX_SHARED_BYTES <= RLX_ROOM
   if (gridDim.x == RLX_SHARERS && run_together(p)) return;
 #endif
   // The sequences of this place along y, shared out over those along x.
