@@ -118,6 +118,14 @@ void add_topk(std::vector<Case>& cases) {
                                  }),
                             k));
   }
+  cases.push_back(
+      ordered("T99 selected from a tile", "topk", tensor(DType::f32, {5, 1500}), R"({"k": 8})"));
+  cases.push_back(
+      ordered("T99 selected from a tile", "topk", tensor(DType::bf16, {3, 700}), R"({"k": 170})"));
+  cases.push_back(ordered("T99 selected from a tile", "topk", tensor(DType::i64, {2, 2048}),
+                          R"({"k": 512, "largest": false})"));
+  cases.push_back(ordered("T99 selected from little more than threads", "topk",
+                          tensor(DType::f32, {3, 513}).edges(), R"({"k": 1})"));
   for (const int64_t k : {171, 341, 342, 511}) {
     cases.push_back(ordered("T99 selected, as many as a workgroup has room for", "topk",
                             tensor(k == 171 ? DType::i64 : DType::f32, {2, 5003}),

@@ -359,9 +359,10 @@ double merges_bound(const OfferContext& at, const Order& whole) {
 }
 
 std::string selection_refusal(const OfferContext&, const Order& order) {
-  if (order.length.bound() <= kMostInTile) return "rows that one tile sorts";
+  if (order.length.bound() <= kSelectThreads) return "rows that one tile sorts";
   if (order.wanted.is_free() || order.wanted.bound() > kMostSelected)
     return "more than " + std::to_string(kMostSelected) + " wanted";
+  if (4 * order.wanted.bound() > order.length.bound()) return "more than a fourth wanted";
   if (most_to_select_from(order) == 0)
     return "a workgroup has no room to select " + to_string(order.wanted) + " from enough others";
   return {};
