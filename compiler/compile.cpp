@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "compiler/emit/compile_kernels.h"
+#include "compiler/emit/cuda_architecture.h"
 #include "compiler/emit/plan_writer.h"
 #include "compiler/ir/merge_weights.h"
 #include "compiler/lower/lower.h"
@@ -106,6 +107,18 @@ PassOptions pass_options(const CompileOptions& options, const Target* target) {
           .timing = options.timing};
 }
 
+// Of a workgroup on the roomiest of the architectures that code is made for.
+uint64_t most_shared_bytes(const std::vector<uint32_t>& architectures) {
+  uint64_t most = 0;
+  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
+    const bool is_listed = architectures.empty()
+                               ? architecture.by_default
+                               : std::ranges::count(architectures, architecture.number) > 0;
+    if (is_listed) most = std::max(most, uint64_t{architecture.max_shared_bytes});
+  }
+  return most;
+}
+
 // The target with the model asked for; another one than its own is a line of the log, so that the
 // plan says by which numbers it was chosen.
 std::unique_ptr<const Target> with_model(const Target& known, const CompileOptions& options,
@@ -115,6 +128,10 @@ std::unique_ptr<const Target> with_model(const Target& known, const CompileOptio
     if (asked.target != known.name || asked.model == known.device) continue;
     target->device = asked.model;
     log.push_back("device model " + asked.name);
+  }
+  if (known.kind == TargetKind::Cuda) {
+    uint64_t& room = target->device.resident.shared_bytes;
+    room = std::min(room, most_shared_bytes(options.architectures));
   }
   return target;
 }

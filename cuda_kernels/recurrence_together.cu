@@ -2,9 +2,9 @@
 // One layer of lstm, gru or rnn for all steps, as recurrence.kernel, on tensor cores, by workgroups that all run at once.
 // Layout, formulas and specializations: recurrence.kernel (RLX_CELL 2 and 4 are not here; x and the states are f32, w f16 or bf16).
 // Grid: RLX_SHARERS workgroups along x, each with RLX_UNITS units of h and their weights; along y RLX_GROUPS for each direction, each of
-//   which takes tiles of RLX_TILE sequences, RLX_GROUPS apart. With one workgroup along x (a device without room for all at once, see
-//   RLX_ALL_AT_ONCE), or where a workgroup has less shared memory (RLX_LITTLE_SHARED 0: sm_90 and sm_100 alone have enough), the first ones
-//   along x share out the directions and sequences and do as recurrence.kernel does.
+//   which takes tiles of RLX_TILE sequences, RLX_GROUPS apart. Those along x do as recurrence.kernel does, a sequence at a time each, where
+//   f16 has no room for a weight or a first state (see Numerics), where there is one along x (a device without room for all at once, see
+//   RLX_ALL_AT_ONCE), and on an architecture whose workgroups have less shared memory than it wants.
 // Workgroup: warp v has depths v * kSliceOctets * 8 and on: of every row of weights the pieces that its lanes multiply, RLX_HELD_PIECES of
 //   16 bytes in registers, the others in shared memory where no other thread reads them. The sums of warps meet in shared memory;
 //   then each thread has kCells pairs of a unit and a sequence with all gates, whose states stay in shared memory.
@@ -14,11 +14,13 @@
 //   was written: 1 first, 0 next. Who reads a pair sees by itself whether it has come, so nobody waits for all; and who writes h of step
 //   t has read h of t - 1 from all others, so that all have read h of t - 2, whose place it takes. Zeros before the first step.
 // ptxas: spills because weights take what registers there are: a few words that a thread reads once a step.
-// Numerics: h as two parts of f16, 21 bits at least; f32 sums in a fixed order; one rounding into y. Weights of bf16 are f16 here, exact
-//   from 2^-14 on and to 2^-25 absolute below, which is less than a state's tolerance. What f16 is too small for, weights of bf16 and h0,
-//   counts as the largest f16.
+// Numerics: h times 2^8 as two parts of f16, 21 bits from 2^-11 on and to 2^-33 absolute below; f32 sums in a fixed order; one rounding
+//   into y. Weights of bf16 are f16 times 2^8, exact from 2^-22 on and to 2^-33 absolute below, which is less than a state's tolerance.
+//   A first state or a weight of bf16 beyond 255.8, an infinity of either, a weight of f16 that is no finite number: these workgroups
+//   notice before their first step, tell each other by what they exchange (`refused`), and multiply in f32 instead, for their sequences.
 // Specializations besides: RLX_UNITS (a multiple of 4), RLX_SHARERS, RLX_GROUPS, RLX_TILE (a multiple of 8), RLX_TILES, RLX_TURNS and
-//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS, RLX_LITTLE_SHARED; RLX_SHORT_BF16: w is bf16.
+//   RLX_MOST_TURNS (tiles of a workgroup, in this run and at most), RLX_HELD_PIECES, RLX_EXCHANGE_ROWS, RLX_SHARED_BYTES (that it
+//   may take); RLX_SHORT_BF16: w is bf16.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "generated/sizes.inc"
@@ -30,7 +32,16 @@ RLX_PARAMS(RecurrenceParams);
 
 #include "lib/recurrence.inc"
 
-#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+// Of a workgroup on this architecture.
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define RLX_ROOM (227 * 1024)
+#elif __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+#define RLX_ROOM (163 * 1024)
+#else
+#define RLX_ROOM (99 * 1024)
+#endif
+
+#if RLX_SHARED_BYTES <= RLX_ROOM
 RLX_ALL_AT_ONCE;
 
 #include "lib/mma.cuh"
@@ -57,14 +68,19 @@ static_assert(RLX_UNITS % 4 == 0 && RLX_TILE % 8 == 0, "the units of a warp's ce
 
 RLX_DYNAMIC_SHARED(kLeftBytes + 2 * kSums * 4 + (2 + RLX_HAS_LENGTHS) * kStates * 4);
 
-constexpr float kMostHalf = 65504.0f;
-RLX_FN float bounded(float x) { return rlx_abs(x) > kMostHalf ? rlx_copysign(kMostHalf, x) : x; }
-// Two weights as f16.
-RLX_FN rlx_u32 short_weights(rlx_u32 word) {
+constexpr float kScale = 256.0f;  // of h, and of weights of bf16
+constexpr float kOfSums = RLX_SHORT_BF16 ? 1.0f / (kScale * kScale) : 1.0f / kScale;
+constexpr float kMostScaled = 65504.0f;  // of f16
+// NaN does fit.
+RLX_FN bool fits(float scaled) { return !(rlx_abs(scaled) > kMostScaled); }
+// Two weights as f16; false in `all_fit` where one is too large for it.
+RLX_FN rlx_u32 short_weights(rlx_u32 word, bool& all_fit) {
 #if RLX_SHORT_BF16
   const rlx_vec2 w = rlx_unpack_bf16x2(word);
-  return rlx_pack_f16x2(bounded(w.x), bounded(w.y));
+  all_fit = all_fit && fits(w.x * kScale) && fits(w.y * kScale);
+  return rlx_pack_f16x2(w.x * kScale, w.y * kScale);
 #else
+  all_fit = all_fit && (word & 0x7C00u) != 0x7C00u && (word & 0x7C000000u) != 0x7C000000u;
   return word;
 #endif
 }
@@ -95,15 +111,31 @@ RLX_FN rlx_ptr exchange_row(const RlxParams& p, int step, int direction, int seq
   return p.exchange + rlx_ptr(row * (kOctets * kOctetBytes));
 }
 
+// Instead of a pair that no h gives, whose lost parts are less than the others: its workgroup cannot multiply as f16.
+constexpr rlx_u64 kRefused = 0x7BFFull << 32;
+static_assert(kRefused >> 32 & 1, "in the round of the first states");
+
 // Sends h of a unit after `step` steps; all lanes of a warp, whose lanes 8 apart have the two units of a pair. `row`: of exchange_row.
-RLX_FN void send(rlx_ptr row, int unit, bool has_cell, float h, int step) {
-  const rlx_u32 high = rlx_f16_from_f32(bounded(h));
-  const rlx_u32 low = rlx_f16_from_f32(bounded(h) - rlx_f32_from_f16(high));
+RLX_FN void send(rlx_ptr row, int unit, bool has_cell, float h, int step, bool refuses) {
+  const float scaled = h * kScale;
+  const rlx_u32 high = rlx_f16_from_f32(scaled);
+  const rlx_u32 low = rlx_f16_from_f32(scaled - rlx_f32_from_f16(high));
   const rlx_u32 second = __shfl_xor_sync(0xFFFFFFFFu, high | low << 16, 8);
   const rlx_u32 highs = high | second << 16;
   const rlx_u32 lows = (low & ~1u) | round_bit(step) | (second & 0xFFFF0000u);
   const int place = unit / 8 * kOctetBytes + unit % 8 / 2 * 8;
-  if (has_cell && unit % 2 == 0) store_exchanged(row + rlx_ptr(place), highs | rlx_u64(lows) << 32);
+  if (has_cell && unit % 2 == 0) store_exchanged(row + rlx_ptr(place), refuses ? kRefused : highs | rlx_u64(lows) << 32);
+}
+// Whether one of the workgroups that share out the units refuses; all threads, after all have sent. `row`: of any sequence at step 0.
+RLX_FN bool refused(rlx_ptr row) {
+  bool found = false;
+  for (int i = static_cast<int>(rlx_local_index); i < RLX_H / 2; i += RLX_BLOCK_SIZE) {
+    rlx_u64 pair = 0u;
+    while ((pair >> 32 & 1u) != round_bit(0))
+      asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(pair) : "l"(row + rlx_ptr(8 * i)) : "memory");
+    found = found || pair == kRefused;
+  }
+  return __syncthreads_or(found) != 0;
 }
 
 // What a thread computes of a tile.
@@ -118,7 +150,8 @@ RLX_FN Cell cell_of(int thread, int which) {
   return {i / (8 * RLX_UNITS), i % 8, i / 8 % RLX_UNITS, i < RLX_UNITS * RLX_TILE};
 }
 
-RLX_FN void run_together(const RlxParams& p) {
+// False, and nothing is written, where a workgroup refuses.
+RLX_FN bool run_together(const RlxParams& p) {
   const int thread = static_cast<int>(rlx_local_index);
   const int lane = thread % 32;
   const int warp = thread / 32;
@@ -135,6 +168,7 @@ RLX_FN void run_together(const RlxParams& p) {
   int* const lengths = reinterpret_cast<int*>(c_of_cells + kStates);
 #endif
 
+  bool all_fit = true;
   // Piece 2 * (row tile * kChunks + chunk) of row lane / 4 of the tile, the next one of row lane / 4 + 8.
   rlx_uvec4 held[RLX_HELD_PIECES > 0 ? RLX_HELD_PIECES : 1];
   RLX_UNROLL for (int i = 0; i < kPieces; ++i) {
@@ -145,7 +179,8 @@ RLX_FN void run_together(const RlxParams& p) {
     if (row < kRows && unit < RLX_H && octet * 8 < RLX_H) {
       const rlx_i64 line = rlx_i64(direction) * RLX_GATES * RLX_H + rlx_i64(row / RLX_UNITS) * RLX_H + unit;
       words = rlx_raw16(p.w, (line * RLX_H + octet * 8) * 2);
-      words = rlx_make_uvec4(short_weights(words.x), short_weights(words.y), short_weights(words.z), short_weights(words.w));
+      words = rlx_make_uvec4(short_weights(words.x, all_fit), short_weights(words.y, all_fit), short_weights(words.z, all_fit),
+                             short_weights(words.w, all_fit));
     }
     if (i < RLX_HELD_PIECES) {
       held[i < RLX_HELD_PIECES ? i : 0] = words;
@@ -157,6 +192,7 @@ RLX_FN void run_together(const RlxParams& p) {
     return i < RLX_HELD_PIECES ? held[i < RLX_HELD_PIECES ? i : 0] : weights_left[(i - RLX_HELD_PIECES) * RLX_BLOCK_SIZE];
   };
 
+  rlx_u32 outside = 0u;
   for (int turn = 0; turn < RLX_TURNS; ++turn) {
     const int tile = group + turn * RLX_GROUPS;
     if (tile >= RLX_TILES) break;
@@ -175,6 +211,7 @@ RLX_FN void run_together(const RlxParams& p) {
       if (has_cell) c = rlx_load_f32(p.c0, state);
 #endif
       const int place = (turn * kCells + i) * RLX_BLOCK_SIZE;
+      all_fit = all_fit && fits(h * kScale);
       h_of_cells[place] = h;
       c_of_cells[place] = c;
 #if RLX_HAS_LENGTHS
@@ -182,14 +219,28 @@ RLX_FN void run_together(const RlxParams& p) {
       if (has_cell) {
         const rlx_i64 wanted = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.lengths, rlx_i64(sequence)));
         length = rlx_i32(max(min(wanted, rlx_i64(RLX_STEPS)), rlx_i64(0)));
-        RLX_COUNT_OUTSIDE(direction == 0 && unit == 0 && wanted != rlx_i64(length) ? 1u : 0u);
+        outside += direction == 0 && unit == 0 && wanted != rlx_i64(length) ? 1u : 0u;
       }
       lengths[place] = length;
 #endif
-      send(exchange_row(p, 0, direction, sequence), unit, has_cell, h, 0);
       RLX_UNUSED(state);
     }
   }
+  const bool refuses = __syncthreads_or(!all_fit) != 0;
+  for (int turn = 0; turn < RLX_TURNS; ++turn) {
+    const int tile = group + turn * RLX_GROUPS;
+    if (tile >= RLX_TILES) break;
+    RLX_UNROLL for (int i = 0; i < kCells; ++i) {
+      const Cell cell = cell_of(thread, i);
+      const int unit = first_unit + cell.unit;
+      const int sequence = tile * RLX_TILE + cell.column_tile * 8 + cell.column;
+      const bool has_cell = cell.is_inside && unit < RLX_H && sequence < RLX_BATCH;
+      send(exchange_row(p, 0, direction, sequence), unit, has_cell, h_of_cells[(turn * kCells + i) * RLX_BLOCK_SIZE], 0, refuses);
+    }
+  }
+  if (group >= RLX_TILES) return true;
+  if (refused(exchange_row(p, 0, direction, group * RLX_TILE))) return false;
+  RLX_COUNT_OUTSIDE(outside);
 
   int buffer = 0;
   for (int step = 0; step < RLX_STEPS; ++step) {
@@ -303,7 +354,7 @@ RLX_FN void run_together(const RlxParams& p) {
         float new_c = c;
 #if RLX_CELL == 0
         float to_gate[4];
-        RLX_UNROLL for (int g = 0; g < 4; ++g) to_gate[g] = x[i][g] + sums[g];
+        RLX_UNROLL for (int g = 0; g < 4; ++g) to_gate[g] = x[i][g] + sums[g] * kOfSums;
 #if RLX_HAS_PEEPHOLE
         const rlx_i64 peephole = rlx_i64(direction) * 3 * RLX_H + unit;
         if (has_cell) {
@@ -317,21 +368,21 @@ RLX_FN void run_together(const RlxParams& p) {
 #endif
         new_h = rlx_cell_sigmoid(to_gate[3]) * rlx_cell_tanh(new_c);
 #elif RLX_CELL == 1
-        float inner = sums[2];
+        float inner = sums[2] * kOfSums;
 #if RLX_HAS_BIAS
         if (has_cell) inner += rlx_load_f32(p.bias, rlx_i64(direction) * RLX_H + unit);
 #endif
-        const float update = rlx_cell_sigmoid(x[i][1] + sums[1]);
-        const float fresh = rlx_cell_tanh(x[i][2] + rlx_cell_sigmoid(x[i][0] + sums[0]) * inner);
+        const float update = rlx_cell_sigmoid(x[i][1] + sums[1] * kOfSums);
+        const float fresh = rlx_cell_tanh(x[i][2] + rlx_cell_sigmoid(x[i][0] + sums[0] * kOfSums) * inner);
         new_h = (1.0f - update) * fresh + update * h;
 #else
-        new_h = rlx_cell_tanh(x[i][0] + sums[0]);
+        new_h = rlx_cell_tanh(x[i][0] + sums[0] * kOfSums);
 #endif
         if (runs[i]) {
           h = new_h;
           c = new_c;
         }
-        if (step + 1 < RLX_STEPS) send(exchange_row(p, step + 1, direction, sequence), unit, has_cell, h, step + 1);
+        if (step + 1 < RLX_STEPS) send(exchange_row(p, step + 1, direction, sequence), unit, has_cell, h, step + 1, false);
         h_of_cells[place] = h;
         c_of_cells[place] = c;
         if (has_cell) {
@@ -362,20 +413,22 @@ RLX_FN void run_together(const RlxParams& p) {
     }
   }
 #endif
+  return true;
 }
 
 #endif
 
 RLX_MAIN {
-#if RLX_LITTLE_SHARED || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
-  if (gridDim.x == RLX_SHARERS) {
-    run_together(p);
-    return;
-  }
+#if RLX_SHARED_BYTES <= RLX_ROOM
+  if (gridDim.x == RLX_SHARERS && run_together(p)) return;
 #endif
-  if (blockIdx.x > 0) return;
-  for (rlx_i64 group = blockIdx.y; group < rlx_i64(RLX_BATCH_TILES) * RLX_DIRECTIONS; group += gridDim.y) {
-    run_recurrence(p, group);
+  // The sequences of this place along y, shared out over those along x.
+  const int direction = static_cast<int>(blockIdx.y) / RLX_GROUPS;
+  const int group = static_cast<int>(blockIdx.y) % RLX_GROUPS;
+  for (int i = static_cast<int>(blockIdx.x); i < RLX_TURNS * RLX_TILE; i += static_cast<int>(gridDim.x)) {
+    const int sequence = (group + i / RLX_TILE * RLX_GROUPS) * RLX_TILE + i % RLX_TILE;
+    if (sequence >= RLX_BATCH) break;
+    run_recurrence(p, rlx_i64(direction) * RLX_BATCH_TILES + sequence);
     rlx_barrier();
   }
 }

@@ -100,6 +100,7 @@ constexpr DeviceModel h200_cuda() {
                  .one_residual = 0.024,
                  .one_heavy = 0.045};
   model.stream = {.pace_bytes = 48 * 1024};  // 26 KB give the full speed
+  model.resident = {.shared_bytes = 227 * 1024};
   // Chains of equal steps: 12 heads of 32 and 64, 128 tokens, batch 1 and 32, f16 and f32; prefill
   // of 1024 tokens and decode over 1025 keys of 32 heads, 8 kv heads, bf16.
   model.attention = {.start = 1.2,
@@ -182,6 +183,7 @@ constexpr DeviceModel generic_cuda() {
   model.mma_warpgroups = model.mma_warps;
   model.wgmma.step = 0.0186;  // 128 x 64 multiply-adds at warp_products
   model.stream.pace_bytes = 16 * 1024;
+  model.resident.shared_bytes = 99 * 1024;
   model.attention.staged_tile = 1.2;
   model.attention.cache_rate = 2.3e6;
   model.conv.tiles = 3.1;  // warp_products against 1.38e6 of the H200's largest tiles

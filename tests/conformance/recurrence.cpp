@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of recurrence: sizes that choose between its kernels, and vectors that do not fit.
 #include <optional>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/case.h"
@@ -66,6 +68,52 @@ Case large_case(std::string law, const LargeLayer& layer) {
   return made;
 }
 
+struct Outlier {
+  size_t place = 0;
+  double value = 0;
+};
+
+// `tensor` within +-bound but for the outliers.
+CaseTensor with_outliers(const CaseTensor& tensor, double bound,
+                         const std::vector<Outlier>& outliers) {
+  std::mt19937 random(1);
+  std::vector<double> values(element_count(tensor.type.shape).bound());
+  for (double& value : values) value = bound * (random() / 2147483648.0 - 1);
+  for (const Outlier& outlier : outliers) values.at(outlier.place) = outlier.value;
+  return tensor.of(std::move(values));
+}
+
+// Values that 16-bit floats have no room for, in weights and first states.
+void add_outlier_cases(std::vector<Case>& cases) {
+  constexpr int64_t kHidden = 1024;
+  const auto layer = [&](std::string law, DType w, const std::vector<Outlier>& of_weights,
+                         const std::vector<Outlier>& of_h0) {
+    Case made = large_case(std::move(law), {.batch = 3, .w = w, .states = true});
+    made.inputs[1] = with_outliers(*made.inputs[1], 0.1, of_weights);
+    made.inputs[3] = with_outliers(*made.inputs[3], 1, of_h0);
+    cases.push_back(std::move(made));
+  };
+  for (const DType w : {DType::f16, DType::bf16}) {
+    layer("a large layer, first states beyond f16", w, {},
+          {{.place = 5, .value = 1e5}, {.place = kHidden + 900, .value = -70000}});
+    layer("a large layer, an infinite first state", w, {}, {{.place = 7, .value = kInfinity}});
+    layer("a large layer, infinite weights", w,
+          {{.place = 3, .value = kInfinity}, {.place = 2000 * kHidden, .value = -kInfinity}}, {});
+  }
+  layer("a large layer, a first state of NaN", DType::f16, {}, {{.place = 7, .value = kNan}});
+  layer("a large layer, weights beyond f16", DType::bf16,
+        {{.place = 3, .value = 1e5}, {.place = 4000 * kHidden + 8, .value = -3e38}}, {});
+  layer("a large layer, weights and first states of hundreds", DType::bf16,
+        {{.place = 3, .value = 255}, {.place = 3000 * kHidden + 8, .value = 256}},
+        {{.place = 5, .value = 250}});
+  // Too small for f16, of states that make them count.
+  Case small = large_case("a large layer, small weights and large first states",
+                          {.batch = 3, .w = DType::bf16, .states = true});
+  small.inputs[1] = with_outliers(*small.inputs[1], 1e-5, {});
+  small.inputs[3] = with_outliers(*small.inputs[3], 200, {});
+  cases.push_back(std::move(small));
+}
+
 void add_large_cases(std::vector<Case>& cases) {
   cases.push_back(large_case("a large layer", {.batch = 33}));
   cases.push_back(large_case("a large layer of one sequence", {.batch = 1, .w = DType::bf16}));
@@ -109,6 +157,7 @@ std::vector<Case> recurrence_cases() {
   nan.inputs[0]->values = values;
   cases.push_back(nan);
   add_large_cases(cases);
+  add_outlier_cases(cases);
   return cases;
 }
 

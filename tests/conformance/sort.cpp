@@ -58,7 +58,7 @@ void add_topk(std::vector<Case>& cases) {
   cases.push_back(ordered("T99 one tile", "topk", tensor(DType::f32, {7, 2048}), R"({"k": 40})"));
   cases.push_back(ordered("T99 tiles twice", "topk", tensor(DType::f32, {3, 40009}),
                           R"({"k": 200, "index_dtype": "i64"})"));
-  // Found by counting: keys and places of equals, in one step or two.
+  // Selected: keys and places of equals, in one step or two.
   cases.push_back(
       ordered("T99 selected, k = 1", "topk", tensor(DType::f32, {2, 9000}), R"({"k": 1})"));
   for (const DType t : {DType::f32, DType::f16, DType::i64}) {
@@ -99,6 +99,38 @@ void add_topk(std::vector<Case>& cases) {
                             return row;
                           }()),
                           R"({"k": 5})"));
+  // Where the first ones are decides how many are looked at, not what is found.
+  const auto made = [](int64_t length, double (*value)(int64_t)) {
+    std::vector<double> row;
+    for (int64_t i = 0; i < length; ++i) row.push_back(value(i));
+    return tensor(DType::f32, {length}).of(std::move(row));
+  };
+  for (const char* k : {R"({"k": 40})", R"({"k": 64, "largest": false})", R"({"k": 300})"}) {
+    cases.push_back(ordered("T99 selected from a row in order", "topk",
+                            made(9001, [](int64_t i) { return static_cast<double>(i); }), k));
+    cases.push_back(
+        ordered("T99 selected from equals", "topk", made(4097, [](int64_t) { return 1.0; }), k));
+    cases.push_back(ordered("T99 selected, the first of which are near each other", "topk",
+                            made(9001,
+                                 [](int64_t i) {
+                                   return static_cast<double>(i * 7919 % 9001) +
+                                          (i % 512 < 160 ? 1e4 : 0.0);
+                                 }),
+                            k));
+  }
+  cases.push_back(
+      ordered("T99 selected from a tile", "topk", tensor(DType::f32, {5, 1500}), R"({"k": 8})"));
+  cases.push_back(
+      ordered("T99 selected from a tile", "topk", tensor(DType::bf16, {3, 700}), R"({"k": 170})"));
+  cases.push_back(ordered("T99 selected from a tile", "topk", tensor(DType::i64, {2, 2048}),
+                          R"({"k": 512, "largest": false})"));
+  cases.push_back(ordered("T99 selected from little more than threads", "topk",
+                          tensor(DType::f32, {3, 513}).edges(), R"({"k": 1})"));
+  for (const int64_t k : {171, 341, 342, 511}) {
+    cases.push_back(ordered("T99 selected, as many as a workgroup has room for", "topk",
+                            tensor(k == 171 ? DType::i64 : DType::f32, {2, 5003}),
+                            R"({"k": )" + std::to_string(k) + "}"));
+  }
   cases.push_back(
       ordered("T99 half a tile", "topk", tensor(DType::f16, {2, 9001}), R"({"k": 1024})"));
   cases.push_back(ordered("T99 merged", "topk", tensor(DType::f32, {2, 20011}),

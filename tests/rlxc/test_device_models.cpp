@@ -137,3 +137,24 @@ TEST_CASE("estimates are printed for each step, and again for each device model 
   CHECK(first_step({"h200", "vulkan=lavapipe"}) == first_step({"lavapipe"}));
   CHECK(first_step({"lavapipe"}) > 5 * first_step({"h200"}));
 }
+
+TEST_CASE("a recurrent layer takes no kernel that the device has too little shared memory for") {
+  const Workplace place;
+  const auto kernels = [&](int hidden, const std::string& device) {
+    const std::string h = std::to_string(hidden);
+    const std::string wide = std::to_string(4 * hidden);
+    const std::string model = place.write(
+        "layer.json",
+        R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 50, )" + wide +
+            R"(]}], "params": [{"name": "w", "dtype": "f16", "shape": [1, )" + wide + ", " + h +
+            R"(], "data": {"splat": 0.1}}],
+            "nodes": [{"name": "l", "op": "recurrence", "inputs": ["x", "w"], "outputs": ["y"],
+                       "attributes": {"cell": "lstm"}}], "outputs": ["y"]})");
+    return expect_code(0, place, {"estimate", model, "--target", "cuda", "--device-model", device})
+        .output;
+  };
+  CHECK(kernels(1024, "h200").find("recurrence_together") != std::string::npos);
+  CHECK(kernels(1024, "generic-cuda").find("recurrence_together") == std::string::npos);
+  CHECK(kernels(256, "h200").find("recurrence_cluster") != std::string::npos);
+  CHECK(kernels(256, "generic-cuda").find("recurrence_cluster") == std::string::npos);
+}

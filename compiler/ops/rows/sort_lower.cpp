@@ -2,8 +2,8 @@
 // Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
 // so that equals keep their order. A row that fits one tile is done. Of a longer row
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
-//   shorter row, until one tile holds it. Where k is small they are found by counting, and only
-//   they are sorted;
+//   shorter row, until one tile holds it. Where k is small they are found without sorting the
+//   others;
 //   otherwise sorted runs are merged two by two, no longer than k.
 // Of rows of a free length there are as many stages as the longest takes; shorter ones pass through
 // the last of them as they are.
@@ -190,42 +190,66 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
 
 // ---- selecting ----
 
+constexpr int64_t kSelectThreads = 512;
 constexpr int64_t kMostSelected = 512;
+// Of more, on an H200, their parts' first elements are too many to be ranked.
+constexpr int64_t kMostByParts = 170;
+constexpr int64_t kFewInSelection = 2048;  // four elements to a thread
+constexpr int64_t kMostInSelection = 4096;
+constexpr int64_t kSelectionBytes = 32 * 1024 - 64;
 
-// What a workgroup holds: 16 KiB of keys.
+// Parts of a tile. Half more than elements wanted leave half more candidates than those. 1: the
+// last one is found by counting.
+int64_t selection_parts(const Order& order) {
+  if (order.wanted.bound() > kMostByParts) return 1;
+  const auto wanted = static_cast<uint64_t>(order.wanted.bound());
+  return std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(wanted + wanted / 2)), 64,
+                             kSelectThreads);
+}
+
+// A workgroup holds the first of each part, as many parts as elements are wanted, and what its
+// reductions exchange.
+int64_t selection_bytes(const Order& order, int64_t tile) {
+  const int64_t parts = selection_parts(order);
+  const int64_t held = order.wanted.bound() * (parts > 1 ? tile / parts : 1) + parts;
+  return held * (order.wide() ? 12 : 8) + kSelectThreads * (order.wide() ? 20 : 12);
+}
+
+// 0 where as many cannot be selected.
 int64_t most_to_select_from(const Order& order) {
-  return order.wide() ? 2048 : 4096;
+  int64_t tile = kMostInSelection;
+  while (tile >= 4 * order.wanted.bound()) {
+    if (selection_bytes(order, tile) <= kSelectionBytes) return tile;
+    tile /= 2;
+  }
+  return 0;
 }
 
 // Elements that a workgroup selects from: few where the rest then fits one workgroup.
 int64_t selection_tile(const Order& order, int64_t length) {
   const int64_t most = most_to_select_from(order);
-  const int64_t wanted = order.wanted.bound();
   if (length <= most) {
-    return std::max(int64_t{kThreads},
+    return std::max(kSelectThreads,
                     static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
   }
-  int64_t tile = 256;
-  while (tile < most && (tile < 4 * wanted || ceil_div(length, tile) * wanted > most)) tile *= 2;
-  return tile;
+  const int64_t left = ceil_div(length, kFewInSelection) * order.wanted.bound();
+  return left <= most ? std::min(kFewInSelection, most) : most;
 }
 
 void dispatch_selection(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
                         const std::optional<KeyRows>& to, int64_t tile) {
   const Dim length = from ? from->length : order.length;
   const Dim row_tiles = ceil_div(length, tile);
-  const auto sorted = std::bit_ceil(static_cast<uint64_t>(order.wanted.bound()));
+  const int64_t parts = selection_parts(order);
   auto dispatch = ctx.dispatch<KernelId::sort>();
-  dispatch.workgroup({kThreads, 1, 1})
+  dispatch.workgroup({static_cast<uint32_t>(kSelectThreads), 1, 1})
       .define("RLX_MERGE", 2)
       .define("RLX_TILE", tile)
-      .define("RLX_TILES", 1)
-      .define("RLX_SORTED", static_cast<int64_t>(sorted))
-      .define("RLX_LANES", int64_t{kThreads})
-      .define("RLX_ROWS", 1)
+      .define("RLX_LANES", kSelectThreads / parts)
+      .define("RLX_ROWS", parts)
       .define("RLX_COLS", integer_text(length))
       .define("RLX_ROW_TILES", integer_text(row_tiles))
-      .size("RLX_KEEP", order.wanted)
+      .define("RLX_KEEP", order.wanted.bound())
       .define("RLX_BY_COLUMN", 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
@@ -335,9 +359,12 @@ double merges_bound(const OfferContext& at, const Order& whole) {
 }
 
 std::string selection_refusal(const OfferContext&, const Order& order) {
-  if (order.length.bound() <= kMostInTile) return "rows that one tile sorts";
+  if (order.length.bound() <= kSelectThreads) return "rows that one tile sorts";
   if (order.wanted.is_free() || order.wanted.bound() > kMostSelected)
     return "more than " + std::to_string(kMostSelected) + " wanted";
+  if (4 * order.wanted.bound() > order.length.bound()) return "more than a fourth wanted";
+  if (most_to_select_from(order) == 0)
+    return "a workgroup has no room to select " + to_string(order.wanted) + " from enough others";
   return {};
 }
 
@@ -355,7 +382,7 @@ double selection_bound(const OfferContext& at, const Order& order) {
 }
 
 constexpr std::array kSortOffers = {
-    // Counts instead of sorting: one step, or one more each time that rows become shorter.
+    // Few candidates instead of sorting: one step, or one more each time that rows become shorter.
     Offer<Order>{.kernel = KernelId::sort,
                  .form = "selection",
                  .rank = 0,

@@ -256,6 +256,7 @@ constexpr int64_t kOtherRegisters = 68;  // of a thread than sums, values of h a
 constexpr int64_t kMostRegisters = 255;
 constexpr int64_t kAllRegisters = 65536;  // of a multiprocessor
 constexpr int64_t kClusterSharedBytes = 220 * 1024;
+constexpr uint64_t kClusterDeviceBytes = 227 * 1024;  // where the kernel has its clusters
 constexpr int64_t kMostClusterGrid = 65535;
 
 struct ClusterPlan {
@@ -380,6 +381,9 @@ std::string cluster_refusal(const OfferContext& at, const Recurrence& problem) {
   if (problem.x.dtype() != DType::f32 || w == DType::f64) return "f64";
   if (problem.hidden * element_bytes(w) % 16 != 0 || at.alignment(problem.w) < 16)
     return "rows of w are no whole pieces of 16 bytes";
+  if (at.device().resident.shared_bytes < kClusterDeviceBytes)
+    return "workgroups have " + std::to_string(at.device().resident.shared_bytes / 1024) +
+           " KiB, it wants those of sm_90 or sm_100";
   const ClusterPlan plan = cluster_plan(at, problem);
   if (plan.sharers == 0)
     return "a cluster has no room for weights of " + std::to_string(problem.weight_bytes()) +

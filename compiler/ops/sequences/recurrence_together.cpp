@@ -15,8 +15,8 @@ constexpr int64_t kTogetherWarps = kTogetherThreads / 32;
 constexpr int64_t kTogetherDepths = 32 * kTogetherWarps;  // that all warps multiply at once
 constexpr int64_t kTogetherRegisters = 255;               // of a thread
 constexpr int64_t kTogetherOtherRegisters = 60;           // than weights, sums, h and x
-
-constexpr int64_t kTogetherSharedBytes = 226 * 1024;
+// Of a workgroup's shared memory, that the compiler may take besides.
+constexpr int64_t kTogetherSpareBytes = 1024;
 
 struct TogetherPlan {
   int64_t units = 0;    // of a workgroup; 0: no plan has room
@@ -55,7 +55,8 @@ TogetherPlan together_plan_of(const DeviceModel& device, const Recurrence& probl
   plan.held_pieces = std::clamp<int64_t>(registers / 4, 0, pieces);
   plan.left_pieces = pieces - plan.held_pieces;
   plan.all_shared_bytes = plan.shared_bytes() + whole_shared_bytes(problem, 1);
-  if (room == 0 || registers < 0 || plan.all_shared_bytes > kTogetherSharedBytes) plan.units = 0;
+  const auto most = static_cast<int64_t>(device.resident.shared_bytes) - kTogetherSpareBytes;
+  if (room == 0 || registers < 0 || plan.all_shared_bytes > most) plan.units = 0;
   return plan;
 }
 
@@ -119,7 +120,9 @@ std::string together_refusal(const OfferContext& at, const Recurrence& problem) 
   if (problem.hidden % 8 != 0 || at.alignment(problem.w) < 16)
     return "rows of w are no whole pieces of 16 bytes";
   if (together_plan(at.device(), problem).units == 0)
-    return "multiprocessors have no room for weights of " + std::to_string(problem.weight_bytes()) +
+    return std::to_string(at.device().multiprocessors) + " multiprocessors of " +
+           std::to_string(at.device().resident.shared_bytes / 1024) +
+           " KiB have no room for weights of " + std::to_string(problem.weight_bytes()) +
            " bytes at once";
   return {};
 }
@@ -160,8 +163,7 @@ bool emit_together(LowerContext& ctx, const Recurrence& problem) {
       .define("RLX_MOST_TURNS", plan.turns)
       .define("RLX_HELD_PIECES", plan.held_pieces)
       .define("RLX_EXCHANGE_ROWS", rows)
-      .define("RLX_LITTLE_SHARED",
-              plan.all_shared_bytes <= static_cast<int64_t>(ctx.device().shared_bytes) ? 1 : 0)
+      .define("RLX_SHARED_BYTES", plan.all_shared_bytes + kTogetherSpareBytes)
       .define("RLX_SHORT_BF16", problem.w.dtype() == DType::bf16 ? 1 : 0)
       .bind(offsetof(RecurrenceParams, exchange), exchange, AccessMode::ReadWrite, 16)
       .grid(plan.sharers, plan.groups * directions)
