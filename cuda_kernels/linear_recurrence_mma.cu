@@ -95,24 +95,29 @@ RLX_FN void multiply(float (&d)[4], const rlx_u32 (&a)[4], rlx_u32 b0, rlx_u32 b
 }
 
 #if RLX_DELTA
-// Column `own` of (I + N)^-1, times its factor, to its places in the triangle.
+// Column `own` of (I + N)^-1, times its factor, to its places in the triangle: by blocks of 16 rows, of which those before it are zero.
 RLX_FN void invert(const float* n, float* triangle, int own) {
-  float column[kSteps];
-  RLX_UNROLL for (int i = 0; i < kSteps; ++i) {
-    float parts[4] = {i == own ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
-    RLX_UNROLL for (int l = 0; l < i; l += 4) {
-      const float4 row = *reinterpret_cast<const float4*>(n + i * kTileRow + l);
-      parts[0] -= row.x * column[l];
-      if (l + 1 < i) parts[1] -= row.y * column[l + 1];
-      if (l + 2 < i) parts[2] -= row.z * column[l + 2];
-      if (l + 3 < i) parts[3] -= row.w * column[l + 3];
+  const auto at = [&](int block, int row) -> float& {
+    return triangle[piece_at(block, own / 8) + (row % 8 * 4 + own % 8 / 2) * 4 + own % 2 * 2 + row / 8];
+  };
+  RLX_LOOP for (int block = own / 16; block < kSteps / 16; ++block) {
+    float x[16];
+    RLX_UNROLL for (int i = 0; i < 16; ++i) x[i] = block * 16 + i == own ? factors[own] : 0.0f;
+    RLX_LOOP for (int before = own / 16; before < block; ++before) {
+      const float* const rows = n + block * 16 * kTileRow + before * 16;
+      RLX_UNROLL for (int j = 0; j < 16; j += 4) {
+        const float known[4] = {at(before, j), at(before, j + 1), at(before, j + 2), at(before, j + 3)};
+        RLX_UNROLL for (int i = 0; i < 16; ++i) {
+          const float4 row = *reinterpret_cast<const float4*>(rows + i * kTileRow + j);
+          x[i] -= row.x * known[0] + row.y * known[1] + row.z * known[2] + row.w * known[3];
+        }
+      }
     }
-    column[i] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
-  }
-  const float factor = factors[own];
-  RLX_UNROLL for (int i = 0; i < kSteps; ++i) {
-    const int place = (i % 8 * 4 + own % 8 / 2) * 4 + own % 2 * 2 + i % 16 / 8;
-    if (own < (i / 16 + 1) * 16) triangle[piece_at(i / 16, own / 8) + place] = column[i] * factor;
+    const float* const rows = n + block * 16 * (kTileRow + 1);
+    RLX_UNROLL for (int i = 0; i < 16; ++i) {
+      RLX_UNROLL for (int j = 0; j < i; ++j) x[i] -= rows[i * kTileRow + j] * x[j];
+      at(block, i) = x[i];
+    }
   }
 }
 #endif
@@ -258,15 +263,16 @@ RLX_FN Left left_of(rlx_u32 upper, rlx_u32 lower) {
   return {{__float_as_uint(u.x), __float_as_uint(l.x), __float_as_uint(u.y), __float_as_uint(l.y)}};
 }
 
-// Sums of products with high and low parts, added at the end.
+// Sums of products with high and low parts, of even and odd depths, added at the end: each product waits for the one before in its sum.
 struct Sums {
-  float high[4];
-  float low[4];
+  float high[2][4];
+  float low[2][4];
+  RLX_FN float of(int e) const { return (high[0][e] + high[1][e]) + (low[0][e] + low[1][e]); }
 };
-RLX_FN Sums no_sums() { return {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}}; }
-RLX_FN void multiply(Sums& sums, const Left& a, const Right& b) {
-  rlx_mma_tf32(sums.high, a.values, b.high);
-  rlx_mma_tf32(sums.low, a.values, b.low);
+RLX_FN Sums no_sums() { return {}; }
+RLX_FN void multiply(Sums& sums, int half, const Left& a, const Right& b) {
+  rlx_mma_tf32(sums.high[half], a.values, b.high);
+  rlx_mma_tf32(sums.low[half], a.values, b.low);
 }
 
 // Which 16 rows of a chunk a warp has: 0 and 3, or 1 and 2 with RLX_DELTA, so that triangles give each as many pieces.
@@ -300,13 +306,13 @@ RLX_FN void multiply_pieces(float (&d)[kTiles][4], const Pieces& pieces, const f
         const float4 a = pieces.of[i * 4 + j];
         const Left high = {{high_part(a.x), high_part(a.y), high_part(a.z), high_part(a.w)}};
         const Left low = {{low_part(a.x), low_part(a.y), low_part(a.z), low_part(a.w)}};
-        multiply(sums[i], high, b);
+        multiply(sums[i], j % 2, high, b);
         rlx_mma_tf32(lows[i], low.values, b.high);
       }
     }
   }
   RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
-    RLX_UNROLL for (int e = 0; e < 4; ++e) d[i][e] += sums[i].high[e] + (sums[i].low[e] + lows[i][e]);
+    RLX_UNROLL for (int e = 0; e < 4; ++e) d[i][e] += sums[i].of(e) + lows[i][e];
   }
 }
 
@@ -373,7 +379,10 @@ RLX_MAIN {
   rlx_wait_copies<0>();
   rlx_barrier();
 
+  // Of a chunk: that which finds D, or A without RLX_DELTA. It is loaded as soon as the one before has been used.
+  const auto left_triangle = [&](int chunk) { return RLX_AT(record_at(p, batch, chunk, head), RLX_DELTA * kTriangle, 4); };
   Pieces pieces;
+  if ((has_keys || !RLX_DELTA) && RLX_CHUNKS > 0) load_pieces(pieces, left_triangle(0), part, lane);
   float results[kTiles][4];
   // Adds what the chunk itself takes in and writes the results.
   const auto finish = [&](int chunk) {
@@ -399,9 +408,8 @@ RLX_MAIN {
   for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const rlx_u32 stage = rows + rlx_u32(chunk % 2 * (2 * kRowsBytes));
     float* const taken = shared.taken[chunk % 2];
-    if (chunk + 1 < RLX_CHUNKS) copy_chunk(chunk + 1);
 
-    // Loads stand before the products, whose time hides theirs.
+    // Loads stand before the products, whose time hides theirs; the copies, which have until the next chunk, behind them.
     const rlx_ptr record = record_at(p, batch, chunk, head);
     const float total = rlx_load_f32(record, kGates + 2 * kSteps);
     float rise[kTiles][2];
@@ -412,23 +420,22 @@ RLX_MAIN {
     float values[kTiles][4];
     float fall[kTiles][2];
     if (has_keys) {
-      load_pieces(pieces, RLX_AT(record, kTriangle, 4), part, lane);
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
         RLX_UNROLL for (int e = 0; e < 2; ++e) fall[i][e] = rlx_load_f32(record, kGates + kSteps + tile_of(part, i) * 16 + upper + e * 8);
         RLX_UNROLL for (int e = 0; e < 4; ++e)
           values[i][e] = value_at(chunk * kSteps + tile_of(part, i) * 16 + upper + e / 2 * 8, own_columns + pair + e % 2);
       }
-    } else if (chunk > 0) {
-      load_pieces(pieces, record_at(p, batch, chunk - 1, head), part, lane);
     }
 #else
-    load_pieces(pieces, record, part, lane);
     float values[kSteps * kColumns / RLX_BLOCK_SIZE];
+    float fall[kSteps * kColumns / RLX_BLOCK_SIZE];
     RLX_UNROLL for (int i = 0; i < kSteps * kColumns / RLX_BLOCK_SIZE; ++i) {
       const int element = int(rlx_local_index) + i * RLX_BLOCK_SIZE;
       values[i] = value_at(chunk * kSteps + element / kColumns, element % kColumns);
+      fall[i] = rlx_load_f32(record, kGates + kSteps + element / kColumns);
     }
 #endif
+    if (chunk + 1 < RLX_CHUNKS) copy_chunk(chunk + 1);
 
     // Rows of keys or queries times S.
     Sums read[kTiles];
@@ -440,13 +447,13 @@ RLX_MAIN {
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
         rlx_u32 words[4];
         rlx_load_tiles4(words, left + rlx_u32(tile_of(part, i) * 16 * kRowBytes + depth * 2));
-        RLX_UNROLL for (int half = 0; half < 2; ++half) multiply(read[i], left_of(words[2 * half], words[2 * half + 1]), b[half]);
+        RLX_UNROLL for (int half = 0; half < 2; ++half) multiply(read[i], half, left_of(words[2 * half], words[2 * half + 1]), b[half]);
       }
     }
 #if RLX_DELTA
     float own[kTiles][4];
     RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
-      RLX_UNROLL for (int e = 0; e < 4; ++e) own[i][e] = (read[i].high[e] + read[i].low[e]) * rise[i][e / 2];
+      RLX_UNROLL for (int e = 0; e < 4; ++e) own[i][e] = read[i].of(e) * rise[i][e / 2];
     }
     if (has_keys) {
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
@@ -459,6 +466,7 @@ RLX_MAIN {
       float d[kTiles][4];
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0.0f;
       multiply_pieces(d, pieces, shared.missing + own_columns * kStepRow, part, lane);
+      if (chunk + 1 < RLX_CHUNKS) load_pieces(pieces, left_triangle(chunk + 1), part, lane);
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
         RLX_UNROLL for (int e = 0; e < 4; ++e) {
           const int place = (own_columns + pair + e % 2) * kStepRow + tile_of(part, i) * 16 + upper + e / 2 * 8;
@@ -468,17 +476,18 @@ RLX_MAIN {
       }
     } else {
       if (chunk > 0) finish(chunk - 1);
+      load_pieces(pieces, record, part, lane);
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
         RLX_UNROLL for (int e = 0; e < 4; ++e) results[i][e] = RLX_SCALE * own[i][e];
       }
     }
 #else
-    RLX_UNROLL for (int e = 0; e < 4; ++e) results[0][e] = (read[0].high[e] + read[0].low[e]) * (RLX_SCALE * rise[0][e / 2]);
+    RLX_UNROLL for (int e = 0; e < 4; ++e) results[0][e] = read[0].of(e) * (RLX_SCALE * rise[0][e / 2]);
     RLX_UNROLL for (int i = 0; i < kSteps * kColumns / RLX_BLOCK_SIZE; ++i) {
       const int element = int(rlx_local_index) + i * RLX_BLOCK_SIZE;
       const int place = element % kColumns * kStepRow + element / kColumns;
       taken[place] = values[i];
-      shared.faded[place] = values[i] * rlx_load_f32(record, kGates + kSteps + element / kColumns);
+      shared.faded[place] = values[i] * fall[i];
     }
 #endif
     rlx_barrier();
@@ -492,23 +501,23 @@ RLX_MAIN {
         RLX_UNROLL for (int half = 0; half < 2; ++half) {
           const Left a = left_of(words[2 * half], words[2 * half + 1]);
           RLX_UNROLL for (int n = 0; n < 2; ++n)
-            multiply(added[n], a, right_at(shared.faded + (n * 8 + upper) * kStepRow + depth + half * 8 + pair));
+            multiply(added[n], half, a, right_at(shared.faded + (n * 8 + upper) * kStepRow + depth + half * 8 + pair));
         }
       }
       RLX_UNROLL for (int n = 0; n < 2; ++n) {
-        RLX_UNROLL for (int e = 0; e < 4; ++e) s[n][e] = total * s[n][e] + (added[n].high[e] + added[n].low[e]);
+        RLX_UNROLL for (int e = 0; e < 4; ++e) s[n][e] = total * s[n][e] + added[n].of(e);
       }
       publish();
     }
-    if (!RLX_DELTA) finish(chunk);
+#if !RLX_DELTA
+    finish(chunk);
+    if (chunk + 1 < RLX_CHUNKS) load_pieces(pieces, left_triangle(chunk + 1), part, lane);
+#endif
     rlx_wait_copies<0>();
     rlx_barrier();
   }
 #if RLX_DELTA
-  if (!has_keys && RLX_CHUNKS > 0) {
-    load_pieces(pieces, record_at(p, batch, RLX_CHUNKS - 1, head), part, lane);
-    finish(RLX_CHUNKS - 1);
-  }
+  if (!has_keys && RLX_CHUNKS > 0) finish(RLX_CHUNKS - 1);
 #endif
 #if RLX_HAS_STATE
   if (has_states) {

@@ -86,7 +86,8 @@ Dim recurrence_bytes(const LinearRecurrence& r) {
   for (const std::optional<HeadSteps>& other : {r.g, r.beta, r.z}) {
     if (other) bytes += byte_size(other->ref.type);
   }
-  const Dim states = r.batch * r.heads * r.keys * r.columns * element_bytes(state_dtype(r.v.ref.dtype()));
+  const Dim states =
+      r.batch * r.heads * r.keys * r.columns * element_bytes(state_dtype(r.v.ref.dtype()));
   return bytes + (r.state0 ? states : Dim(0)) + (r.state ? states : Dim(0));
 }
 
