@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of gated_deltanet and its other name, linear_attention.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "tests/support/case.h"
@@ -22,6 +23,7 @@ struct DeltaForm {
   bool heads_first = false;
   size_t outputs = 2;
   std::optional<DType> gates = std::nullopt;  // their dtype, if not that of q
+  double least_gate = -1;
 };
 
 Shape delta_shape(const DeltaForm& form, int64_t heads, std::optional<int64_t> last) {
@@ -51,8 +53,8 @@ Case delta_case(const std::string& law, DType dtype, const DeltaForm& form) {
       .outputs = form.outputs};
   if (gates) {
     const auto last = form.by_key ? std::optional(form.keys) : std::nullopt;
-    made.inputs[3] =
-        tensor(form.gates.value_or(dtype), delta_shape(form, form.heads, last)).uniform(-1, 0);
+    made.inputs[3] = tensor(form.gates.value_or(dtype), delta_shape(form, form.heads, last))
+                         .uniform(form.least_gate, 0);
   }
   if (corrects) {
     made.inputs[4] =
@@ -117,6 +119,56 @@ void add_delta_values(std::vector<Case>& cases) {
                                R"({"num_heads": 1, "scale": 1, "rule": "gated"})",
                                {{0, 0, 1, 2, 3.294304, -0.4113929, 3.735759, 0.4715178},
                                 {1.8, -0.6, 2.767879, -0.06424112}}));
+}
+
+// What matrix units take by chunks of 64 steps.
+void add_chunks_of_pairs(std::vector<Case>& cases) {
+  const std::string law = "pairs of steps, ";
+  DeltaForm form{.batch = 1, .heads = 2, .query_heads = 2, .key_heads = 2, .columns = 16};
+  form.keys = 32;
+  for (const int64_t steps : {63, 64, 65, 200, 1000}) {
+    form.steps = steps;
+    for (const DType t : {DType::f16, DType::bf16}) {
+      for (const char* rule : {"linear", "gated", "delta", "gated_delta"}) {
+        form.rule = rule;
+        cases.push_back(delta_case(law + "every rule", t, form));
+      }
+    }
+  }
+  form.rule = "gated_delta";
+  form.steps = 130;
+  for (const int64_t keys : {16, 48, 64, 128}) {
+    form.keys = keys;
+    form.columns = keys + 3;
+    cases.push_back(delta_case(law + "every size", DType::f16, form));
+  }
+  form.state0 = false;
+  form.outputs = 1;
+  cases.push_back(delta_case(law + "from zero, the state not wanted", DType::f16, form));
+  form = {.steps = 140, .heads = 6, .query_heads = 3, .key_heads = 2, .keys = 32, .columns = 24};
+  form.gates = DType::f32;
+  cases.push_back(delta_case(law + "fewer key heads and query heads", DType::bf16, form));
+  form.heads_first = true;
+  cases.push_back(delta_case(law + "heads before steps", DType::f16, form));
+  // Decays that reach zero within a chunk.
+  form.least_gate = -300;
+  cases.push_back(delta_case(law + "gates far below zero", DType::f16, form));
+  form.rule = "gated";
+  cases.push_back(delta_case(law + "gates far below zero", DType::f16, form));
+}
+
+// A gate of -inf forgets all before, one of zero nothing.
+Case forgetting_case(const std::string& rule) {
+  DeltaForm form{.batch = 1, .steps = 80, .heads = 1, .query_heads = 1, .key_heads = 1};
+  form.keys = form.columns = 16;
+  form.rule = rule;
+  form.gates = DType::f32;
+  Case made = delta_case("pairs of steps, gates of -inf and 0", DType::f16, form);
+  std::vector<double> gates(80, 0.0);
+  for (const size_t t : {5u, 6u, 40u, 63u, 64u, 79u})
+    gates[t] = -std::numeric_limits<double>::infinity();
+  made.inputs[3] = tensor(DType::f32, {1, 80, 1}).of(std::move(gates));
+  return made;
 }
 
 }  // namespace
@@ -190,6 +242,8 @@ std::vector<Case> gated_deltanet_cases() {
                               .heads_first = true}));
   cases.push_back(delta_case("in chunks, the state not wanted", DType::bf16,
                              {.batch = 1, .steps = 512, .rule = "gated", .outputs = 1}));
+  add_chunks_of_pairs(cases);
+  for (const char* rule : {"gated", "gated_delta"}) cases.push_back(forgetting_case(rule));
   cases.push_back(delta_case("from zero", DType::f32, {.state0 = false, .outputs = 1}));
   cases.push_back(delta_case("T116 T19 no steps: the state stays", DType::f32, {.steps = 0}));
   cases.push_back(

@@ -114,6 +114,20 @@ std::vector<Case> mamba2_cases() {
   cases.push_back(mamba_case(
       "in chunks, all inputs", DType::f32,
       {.batch = 1, .steps = 513, .heads = 2, .head_size = 19, .states = 9, .options = true}));
+  for (const int64_t steps : {63, 64, 65, 200, 1000}) {
+    cases.push_back(mamba_case("pairs of steps", DType::f16, {.batch = 1, .steps = steps}));
+    cases.push_back(mamba_case("pairs of steps, all inputs", DType::bf16,
+                               {.steps = steps, .head_size = 19, .options = true}));
+  }
+  cases.push_back(mamba_case("pairs of steps, parameters of f32", DType::f16,
+                             {.batch = 1,
+                              .steps = 150,
+                              .heads = 3,
+                              .head_size = 64,
+                              .groups = 1,
+                              .states = 128,
+                              .options = true,
+                              .parameters = DType::f32}));
   cases.push_back(mamba_case("from zero", DType::f32, {.state0 = false, .outputs = 1}));
   cases.push_back(mamba_case("T116 T19 no steps: the state stays", DType::f32, {.steps = 0}));
   cases.push_back(

@@ -87,6 +87,27 @@ TEST_CASE("a_long_sequence_is_taken_in_chunks_where_no_step_reads_the_states") {
   CHECK(contains(refusal_by(program, "linear_recurrence chunks"), "depends on the states"));
 }
 
+TEST_CASE("chunks_of_a_long_sequence_of_halves_are_products_on_matrix_units") {
+  const auto node_of = [](int64_t steps, int64_t keys) {
+    const TensorType vectors{DType::f16, {1, steps, 2, keys}};
+    return OneNode{
+        .op = "gated_deltanet",
+        .inputs = {vectors, vectors, vectors, std::nullopt, TensorType{DType::f16, {1, steps, 2}}},
+        .attributes = {{"num_heads", int64_t{2}}, {"rule", std::string("delta")}},
+        .outputs = 2,
+        .target = "cuda"};
+  };
+  CHECK(lower(node_of(64, 64)).steps.size() == 2);
+  const auto refusal = [&](const OneNode& node) {
+    return refusal_by(lower(node), "linear_recurrence_mma");
+  };
+  CHECK(contains(refusal(node_of(63, 64)), "shorter than a chunk"));
+  CHECK(contains(refusal(node_of(640, 40)), "multiples of 16"));
+  OneNode whole = node_of(640, 64);
+  for (const size_t i : {0u, 1u, 2u, 4u}) whole.inputs[i]->dtype = DType::f32;
+  CHECK(contains(refusal(whole), "it takes f16 and bf16"));
+}
+
 TEST_CASE("T122_heads_of_queries_keys_and_states_fit_each_other") {
   const Attributes four = {{"num_heads", int64_t{4}}};
   const Inferred shared = infer(delta_node({2, 7, 8, 5}, {2, 7, 2, 5}, {2, 7, 4, 3}, four));

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form of linear recurrences that takes chunks of steps as products on tensor cores.
+#include <array>
+
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/sequences/linear_recurrence_forms.h"
+#include "schema/rounding.h"
+
+namespace rlx {
+namespace {
+
+// The names are those of the kernel.
+constexpr int64_t kChunkSteps = 64;
+constexpr int64_t kGroupColumns = 16;
+constexpr int64_t kMostKeys = 128;
+constexpr int64_t kPairThreads = 128;
+constexpr int64_t kStateThreads = 256;
+constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
+
+int64_t record_words(const LinearRecurrence& r) {
+  return (r.corrects ? 2 : 1) * kTriangle + 2 * kChunkSteps + 4;
+}
+
+// Rows are copied by 16 bytes.
+bool has_whole_pieces(const OfferContext& at, const HeadSteps& view) {
+  constexpr int64_t kPiece = 8;
+  return view.batch % kPiece == 0 && view.step % kPiece == 0 && view.head % kPiece == 0 &&
+         at.alignment(view.ref) >= 16;
+}
+
+void dispatch_pairs(LowerContext& ctx, const LinearRecurrence& r, const TensorRef& partial) {
+  const Dim chunks = ceil_div(r.steps, kChunkSteps);
+  const Dim records = r.batch * chunks * r.heads;
+  auto dispatch = ctx.dispatch<KernelId::linear_recurrence_mma>();
+  describe_recurrence(dispatch, r);
+  dispatch.read(&LinearRecurrenceParams::q, r.q.ref, 16)
+      .read(&LinearRecurrenceParams::k, r.k.ref, 16)
+      .bind(offsetof(LinearRecurrenceParams, partial), partial, AccessMode::Write, 16);
+  read_optional(dispatch, "RLX_G", &LinearRecurrenceParams::g, ref_of(r.g));
+  read_optional(dispatch, "RLX_B", &LinearRecurrenceParams::beta, ref_of(r.beta));
+  read_optional(dispatch, "RLX_A", &LinearRecurrenceParams::a, r.a);
+  read_optional(dispatch, "RLX_G_BIAS", &LinearRecurrenceParams::g_bias, r.g_bias);
+  dispatch.workgroup({static_cast<uint32_t>(kPairThreads), 1, 1})
+      .define("RLX_PHASE", 1)
+      .size("RLX_CHUNKS", chunks)
+      .generated("places.inc", recurrence_places(r, chunks))
+      .grid(split_grid(records))
+      .work(byte_size(r.q.ref.type) + byte_size(r.k.ref.type) + byte_size(partial.type),
+            records * ((r.corrects ? 2 : 1) * kChunkSteps * kChunkSteps * r.keys))
+      .reason("products of all pairs of steps in chunks of " + std::to_string(kChunkSteps));
+}
+
+void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorRef& partial) {
+  const Dim chunks = ceil_div(r.steps, kChunkSteps);
+  const Dim states = r.batch * r.heads * r.keys * r.columns;
+  const int64_t reads = 2 + (r.corrects ? 1 : 0);
+  auto dispatch = ctx.dispatch<KernelId::linear_recurrence_mma>();
+  describe_recurrence(dispatch, r);
+  dispatch.read(&LinearRecurrenceParams::q, r.q.ref, 16)
+      .read(&LinearRecurrenceParams::k, r.k.ref, 16)
+      .read(&LinearRecurrenceParams::v, r.v.ref)
+      .write(&LinearRecurrenceParams::y, r.y.ref)
+      .bind(offsetof(LinearRecurrenceParams, partial), partial, AccessMode::Read, 16);
+  read_optional(dispatch, "RLX_D", &LinearRecurrenceParams::d, r.d);
+  if (r.z) dispatch.read(&LinearRecurrenceParams::z, r.z->ref);
+  if (r.state) dispatch.write(&LinearRecurrenceParams::state, *r.state);
+  // Each thread reads its part of the states before it writes the same part.
+  if (r.state0) {
+    dispatch.read(&LinearRecurrenceParams::state0, *r.state0)
+        .allow_in_place_state(r.state0->buffer);
+  }
+  dispatch.workgroup({static_cast<uint32_t>(kStateThreads), 1, 1})
+      .define("RLX_PHASE", 2)
+      .size("RLX_CHUNKS", chunks)
+      .generated("places.inc", recurrence_places(r, chunks))
+      .grid(split_grid(r.batch * r.heads * ceil_div(r.columns, kGroupColumns)))
+      .work(recurrence_bytes(r) + byte_size(partial.type), 2 * reads * r.steps * states)
+      .reason("groups of " + std::to_string(kGroupColumns) + " columns, chunks of " +
+              std::to_string(kChunkSteps) + " steps one after another");
+}
+
+}  // namespace
+
+std::string mma_recurrence_refusal(const OfferContext& at, const LinearRecurrence& r) {
+  const DType x = r.v.ref.dtype();
+  if (x != DType::f16 && x != DType::bf16)
+    return "q, k and v are " + std::string(name_of(x)) + ", it takes f16 and bf16";
+  if (r.gate == RecurrenceGate::ByKey) return "keys have gates of their own";
+  if (queries_of(r) > 1) return "several heads of queries read a head of states";
+  if (r.keys % 16 != 0 || r.keys > kMostKeys) {
+    return std::to_string(r.keys) + " keys, it takes multiples of 16 up to " +
+           std::to_string(kMostKeys);
+  }
+  if (!has_whole_pieces(at, r.q) || !has_whole_pieces(at, r.k))
+    return "rows of q or k are no whole pieces of 16 bytes";
+  return r.steps.bound() < kChunkSteps ? "sequences are shorter than a chunk" : "";
+}
+
+double mma_recurrence_microseconds(const OfferContext& at, const LinearRecurrence& r) {
+  return at.device().step_microseconds * 2 + static_cast<double>(r.steps.bound() / kChunkSteps);
+}
+
+bool emit_mma_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
+  const Dim records = r.batch * ceil_div(r.steps, kChunkSteps) * r.heads;
+  const TensorRef partial = ctx.scratch({DType::f32, {records, record_words(r)}}, "partial");
+  dispatch_pairs(ctx, r, partial);
+  dispatch_states(ctx, r, partial);
+  return true;
+}
+
+}  // namespace rlx
