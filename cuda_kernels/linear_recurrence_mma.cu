@@ -337,10 +337,16 @@ RLX_MAIN {
   const rlx_i64 q_first = batch * RLX_Q_BATCH + head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD;
   const rlx_i64 k_first = batch * RLX_K_BATCH + head / RLX_HEADS_PER_KEY * RLX_K_HEAD;
   const rlx_i64 v_first = batch * RLX_V_BATCH + head * RLX_V_HEAD + first_column;
-  const auto value_at = [&](int t, int column) {
-    return t < RLX_STEPS && first_column + column < RLX_COLUMNS
-               ? RLX_ELEMENT(RLX_X, p.v, v_first + t * rlx_i64(RLX_V_STEP) + column)
-               : 0.0f;
+  // The bits of a value as they stand, and what they say: from inside the tensor always, so that no branch parts loads, and turned into
+  // floats where they are used, so that none waits before.
+  const auto value_bits = [&](int t, int column) {
+    const int last_column = RLX_COLUMNS - 1 - first_column;
+    const int last_step = RLX_STEPS - 1;
+    return rlx_load_u16(p.v, v_first + min(t, last_step) * rlx_i64(RLX_V_STEP) + min(column, last_column));
+  };
+  const auto value_of = [&](rlx_u32 bits, int t, int column) {
+    const float value = RLX_CAT(rlx_f32_from_, RLX_X)(bits);
+    return t < RLX_STEPS && first_column + column < RLX_COLUMNS ? value : 0.0f;
   };
 
   // States: element e of 8 columns n is of key state_key(e) and column state_column(n, e).
@@ -394,7 +400,7 @@ RLX_MAIN {
         if (t >= RLX_STEPS || first_column + column >= RLX_COLUMNS) continue;
         float value = results[i][e];
 #if RLX_HAS_D
-        value += RLX_ELEMENT(RLX_D, p.d, head) * value_at(t, column);
+        value += RLX_ELEMENT(RLX_D, p.d, head) * value_of(value_bits(t, column), t, column);
 #endif
 #if RLX_HAS_Z
         value *= rlx_silu(RLX_ELEMENT(RLX_X, p.z, batch * RLX_Z_BATCH + t * rlx_i64(RLX_Z_STEP) + head * RLX_Z_HEAD + first_column + column));
@@ -417,21 +423,21 @@ RLX_MAIN {
       RLX_UNROLL for (int e = 0; e < 2; ++e) rise[i][e] = rlx_load_f32(record, kGates + tile_of(part, i) * 16 + upper + e * 8);
     }
 #if RLX_DELTA
-    float values[kTiles][4];
+    rlx_u32 values[kTiles][4];
     float fall[kTiles][2];
     if (has_keys) {
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
         RLX_UNROLL for (int e = 0; e < 2; ++e) fall[i][e] = rlx_load_f32(record, kGates + kSteps + tile_of(part, i) * 16 + upper + e * 8);
         RLX_UNROLL for (int e = 0; e < 4; ++e)
-          values[i][e] = value_at(chunk * kSteps + tile_of(part, i) * 16 + upper + e / 2 * 8, own_columns + pair + e % 2);
+          values[i][e] = value_bits(chunk * kSteps + tile_of(part, i) * 16 + upper + e / 2 * 8, own_columns + pair + e % 2);
       }
     }
 #else
-    float values[kSteps * kColumns / RLX_BLOCK_SIZE];
+    rlx_u32 values[kSteps * kColumns / RLX_BLOCK_SIZE];
     float fall[kSteps * kColumns / RLX_BLOCK_SIZE];
     RLX_UNROLL for (int i = 0; i < kSteps * kColumns / RLX_BLOCK_SIZE; ++i) {
       const int element = int(rlx_local_index) + i * RLX_BLOCK_SIZE;
-      values[i] = value_at(chunk * kSteps + element / kColumns, element % kColumns);
+      values[i] = value_bits(chunk * kSteps + element / kColumns, element % kColumns);
       fall[i] = rlx_load_f32(record, kGates + kSteps + element / kColumns);
     }
 #endif
@@ -457,8 +463,11 @@ RLX_MAIN {
     }
     if (has_keys) {
       RLX_UNROLL for (int i = 0; i < kTiles; ++i) {
-        RLX_UNROLL for (int e = 0; e < 4; ++e)
-          shared.missing[(own_columns + pair + e % 2) * kStepRow + tile_of(part, i) * 16 + upper + e / 2 * 8] = values[i][e] - own[i][e];
+        RLX_UNROLL for (int e = 0; e < 4; ++e) {
+          const int row = tile_of(part, i) * 16 + upper + e / 2 * 8;
+          const int column = own_columns + pair + e % 2;
+          shared.missing[column * kStepRow + row] = value_of(values[i][e], chunk * kSteps + row, column) - own[i][e];
+        }
       }
     }
     rlx_barrier();
@@ -486,8 +495,9 @@ RLX_MAIN {
     RLX_UNROLL for (int i = 0; i < kSteps * kColumns / RLX_BLOCK_SIZE; ++i) {
       const int element = int(rlx_local_index) + i * RLX_BLOCK_SIZE;
       const int place = element % kColumns * kStepRow + element / kColumns;
-      taken[place] = values[i];
-      shared.faded[place] = values[i] * fall[i];
+      const float value = value_of(values[i], chunk * kSteps + element / kColumns, element % kColumns);
+      taken[place] = value;
+      shared.faded[place] = value * fall[i];
     }
 #endif
     rlx_barrier();
