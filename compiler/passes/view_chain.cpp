@@ -147,7 +147,7 @@ Dim ViewChain::elements_inside(size_t factor) const {
 
 // A part of a dim is a part of the source where it is the outermost factor of one of its dims.
 bool ViewChain::append_cut(size_t axis, const Dim& start, const Dim& count) {
-  if (groups_[axis].empty()) return true;  // all of one
+  if (groups_[axis].empty()) return count == 1;  // all of one
   if (groups_[axis].size() != 1 || cost() == Cost::Copy) return false;
   const size_t factor = groups_[axis][0];
   const size_t dim = factors_[factor].dim;

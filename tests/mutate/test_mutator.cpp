@@ -32,6 +32,7 @@ std::vector<SeedPlan> seeds() {
           {"index_plan", serialise(index_plan(3))},
           {"map_plan", serialise(map_plan())},
           {"window_plan", serialise(window_plan())},
+          {"sized_map_plan", serialise(sized_map_plan())},
           {"alternative_plan", serialise(alternative_plan())},
           {"free_plan", serialise(free_plan())},
           {"free_gemm_plan", serialise(free_gemm_plan())},

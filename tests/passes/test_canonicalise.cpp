@@ -91,6 +91,16 @@ TEST_CASE("a chain of reshapes reads the first input, and goes where it comes ba
   CHECK(output_lines(module) == Lines{"c : f32[3, 4]", "x : f32[2, 6]"});
 }
 
+TEST_CASE("a view of a part of an axis of one that holds nothing holds nothing") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 1]}],
+    "nodes": [{"op": "split", "inputs": ["x"], "outputs": ["a", "b"],
+               "attributes": {"axis": 1, "num": 2}},
+              {"op": "transpose", "inputs": ["b"], "outputs": ["y"], "attributes": {"perm": [0, 1]}}],
+    "outputs": ["a", "y"])");
+  apply_keeping_values(canonicalise, module);
+  CHECK(outputs_of(module)[1].type.shape == Shape{2, 0});
+}
+
 TEST_CASE("transposes compose, with the perm written or not") {
   Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3, 4]}],
     "nodes": [{"op": "transpose", "inputs": ["x"], "outputs": ["a"], "attributes": {"perm": [1, 2, 0]}},

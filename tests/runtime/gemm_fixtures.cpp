@@ -294,6 +294,18 @@ PlanSpec window_plan() {
   return spec;
 }
 
+PlanSpec sized_map_plan() {
+  PlanSpec spec = map_plan();
+  SpecKernel& kernel = spec.kernels[0];
+  kernel.sizes = {{8, 0, 0, fb::SizeOp::Constant}};
+  fb::TensorMapT& map = kernel.maps[0];
+  map.dims = {72, 0, 2};
+  map.strides = {160, 0};
+  map.box = {64, 8, 1};
+  map.sizes = {fb::MapSize(1, 0)};
+  return spec;
+}
+
 PlanSpec alternative_plan() {
   PlanSpec spec = gemm_plan();
   SpecEntry& main = spec.entries[0];

@@ -615,6 +615,8 @@ TEST_CASE("valid_plans_have_no_fault") {
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(window_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(sized_map_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(three_words_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(counted_plan()), {.max_faults = 10}))

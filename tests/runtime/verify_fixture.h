@@ -57,6 +57,8 @@ PlanSpec three_words_plan();
 PlanSpec map_plan();
 // map_plan() with a map of pixels under a window.
 PlanSpec window_plan();
+// map_plan() with a map of three dims, the second of which is a size of the kernel.
+PlanSpec sized_map_plan();
 // gemm_plan() with a dispatch that may take the place of its library product.
 PlanSpec alternative_plan();
 
