@@ -47,7 +47,6 @@ constexpr Unused kUnused[] = {
     {KernelId::matmul_lanes, kDepth, kWindow},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},
-    {KernelId::dequant_mma, "RLX_GROUPED", "sizes that every kernel of such products is given"},
     {KernelId::dequant_coop, "RLX_GROUPED", "sizes that every kernel of such products is given"},
     {KernelId::dequant_coop, "RLX_MATRIX", kEmitter},
     {KernelId::dequant_matvec, "RLX_MIN_GROUPS", "bounds registers: Vulkan knows no such bound"},

@@ -222,12 +222,12 @@ class Refused(torch.nn.Module):
         self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), Picker())
 
     def forward(self, x):
-        return self.inner(x).flip(0).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.special.bessel_j0(x).sum()
+        return self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.special.bessel_j0(x).sum()
 
 
 class Picker(torch.nn.Module):
     def forward(self, x):
-        return x[x > 0]
+        return x[x > 0].flip(0)
 
 
 def check_refusals(args, folder):

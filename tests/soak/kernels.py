@@ -134,6 +134,19 @@ def recurrent_side_by_side(name, dtype, op, gates, sequences, steps, hidden):
     return with_grid_beside(g)
 
 
+def delta_rule(name, dtype, sequences, steps, heads, keys, columns):
+    g = Graph(name, dtype)
+    q = g.node("relu", [g.input("q", [sequences, steps, heads, keys])], "q.relu")
+    k = g.node("l2_norm", [g.input("k", [sequences, steps, heads, keys])], "k.norm")
+    v = g.input("v", [sequences, steps, heads, columns])
+    gate = g.node("neg", [g.node("softplus", [g.input("g", [sequences, steps, heads])], "g.softplus")], "g.neg")
+    beta = g.node("sigmoid", [g.input("beta", [sequences, steps, heads])], "beta.sigmoid")
+    y = g.node("gated_deltanet", [q, k, v, gate, beta], "y", num_heads=heads)
+    g.output(y)
+    g.output(g.node("reduce_max", [y], "largest", axes=[-1]))
+    return with_grid_beside(g)
+
+
 def case(builder, name, *arguments, kernel, clusters=False, precision="f32", define="", **options):
     return Case(name, lambda: builder(name, *arguments, **options), kernel, clusters, precision, define)
 
@@ -269,6 +282,14 @@ def recurrent_cases():
     return cases
 
 
+def state_cases():
+    """linear_recurrence_mma: chunks of 64 steps, one after another, whole and cut."""
+    return [case(delta_rule, f"delta-{dtype}-{sequences}x{steps}-{heads}x{keys}x{columns}", dtype, sequences, steps, heads, keys, columns,
+                 kernel="linear_recurrence_mma")
+            for dtype in ("f16", "bf16")
+            for sequences, steps, heads, keys, columns in [(1, 1025, 8, 128, 128), (2, 511, 5, 64, 96), (3, 193, 4, 112, 48)]]
+
+
 def norm_cases():
     return [case(norm, f"{op}-{dtype}-{rows}x{wide}", dtype, op, rows, wide, kernel="norm")
             for op in ("layer_norm", "rms_norm") for dtype in ("f16", "f32") for rows, wide in [(1023, 1021), (129, 4099)]]
@@ -293,4 +314,4 @@ def call_cases():
 
 def all_cases():
     return [*mma_cases(), *wgmma_cases(), *stream_cases(), *packed_cases(), *conv_cases(), *attention_cases(), *recurrent_cases(),
-            *norm_cases(), *call_cases()]
+            *state_cases(), *norm_cases(), *call_cases()]

@@ -123,6 +123,9 @@ void dispatch_recurrence(LowerContext& ctx, const LinearRecurrence& r, Recurrenc
   const int64_t reads = 1 + queries_of(r) + (r.corrects ? 1 : 0);
   auto dispatch = ctx.dispatch<KernelId::linear_recurrence>();
   describe_recurrence(dispatch, r);
+  dispatch.define("RLX_QUERIES", queries_of(r))
+      .define("RLX_S", std::string(name_of(real)))
+      .define("RLX_DOUBLE", real == DType::f64 ? 1 : 0);
   define_tiling(dispatch, tiling);
   bind_recurrence(dispatch, r, phase, partial);
   dispatch.workgroup({static_cast<uint32_t>(kRecurrenceThreads), 1, 1})

@@ -55,21 +55,17 @@ std::optional<TensorRef> ref_of(const std::optional<HeadSteps>& at) {
 }
 
 void describe_recurrence(RecurrenceDispatch& dispatch, const LinearRecurrence& r) {
-  const DType real = state_dtype(r.v.ref.dtype());
   const auto flag = [](bool is_set) { return is_set ? 1 : 0; };
   dispatch.size("RLX_BATCH", r.batch)
       .size("RLX_STEPS", r.steps)
       .define("RLX_HEADS", r.heads)
       .define("RLX_KEYS", r.keys)
       .define("RLX_COLUMNS", r.columns)
-      .define("RLX_QUERIES", queries_of(r))
       .define("RLX_HEADS_PER_QUERY", std::max<int64_t>(r.heads / r.query_heads, 1))
       .define("RLX_HEADS_PER_KEY", r.heads / r.key_heads)
       .define("RLX_X", std::string(name_of(r.v.ref.dtype())))
-      .define("RLX_S", std::string(name_of(real)))
       .define("RLX_S_KEY", r.key_major ? r.columns : 1)
       .define("RLX_S_VALUE", r.key_major ? 1 : r.keys)
-      .define("RLX_DOUBLE", flag(real == DType::f64))
       .define("RLX_GATE", static_cast<int64_t>(r.gate))
       .define("RLX_SOFTPLUS", flag(r.softplus))
       .define("RLX_DELTA", flag(r.corrects))
