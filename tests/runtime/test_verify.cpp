@@ -731,7 +731,7 @@ TEST_CASE("weights_are_checked_on_request") {
 TEST_CASE("a_section_of_a_newer_minor_is_skipped") {
   PlanSpec spec = small_plan();
   spec.edit_header = [](PlanHeader& h) {
-    h.minor = kPlanMinor + 1;
+    h.minor = rlx::kPlanMinor + 1;
     section(h, rlx::SectionKind::Debug).kind = 77;
     section(h, rlx::SectionKind::Params);
   };
