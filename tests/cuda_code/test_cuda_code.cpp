@@ -94,6 +94,17 @@ void check_family(const std::vector<Case>& cases) {
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 
+// Their tiles take as much shared memory as every architecture has.
+TEST_CASE("CUDA kernels of rows of experts compile for every architecture") {
+  if (!can_compile()) return;
+  std::vector<Case> cases = weighted_matmul_cases();
+  std::erase_if(cases, [](const Case& test) {
+    const DType x = test.inputs[0]->type.dtype;
+    return test.op != "grouped_matmul" || (x != DType::f16 && x != DType::bf16);
+  });
+  check_cases_compile(cases, default_architectures());
+}
+
 TEST_CASE("CUDA kernels of the examples compile for every architecture and precision") {
   if (!can_compile()) return;
   const std::string model = GENERATE("examples/mnist/mnist.json", "examples/encoder/encoder.json");

@@ -365,10 +365,10 @@ bool emit_own_lines(LowerContext& ctx, const WeightedProduct& product) {
 
 // ---- rows of several experts, each tile with those of one ----
 
-std::optional<std::string> too_many_experts(const WeightedProduct& product) {
-  if (product.experts <= kMostExperts) return std::nullopt;
-  return std::to_string(product.experts) + " experts, at most " + std::to_string(kMostExperts) +
-         " have a kernel";
+std::optional<std::string> too_many_experts(const WeightedProduct& product,
+                                            int64_t most = kMostExperts) {
+  if (product.experts <= most) return std::nullopt;
+  return std::to_string(product.experts) + " experts, it takes at most " + std::to_string(most);
 }
 
 // The most tiles: every expert, and the rows of none, may leave one partly filled.
@@ -395,7 +395,9 @@ std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) 
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
   if (product.rounded) return kRoundedRefusal;
-  if (too_many_experts(product)) return *too_many_experts(product);
+  // Beside the largest tile.
+  constexpr int64_t kMostExpertsOfBlocks = 1024;
+  if (auto refusal = too_many_experts(product, kMostExpertsOfBlocks)) return *refusal;
   if (!is_block_type(w)) return "weights that are no blocks";
   if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
   if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
@@ -457,10 +459,20 @@ ExpertTile expert_tile(std::span<const ExpertTile> tiles, const WeightedProduct&
   return found == tiles.end() ? tiles.back() : *found;
 }
 
+// Steps that the shared memory of every architecture has room for beside the lists of rows.
+int64_t expert_stages(const ExpertTile& tile, const WeightedProduct& product) {
+  constexpr int64_t kSharedBytes = 99 * 1024;
+  constexpr int64_t kDepth = 64;
+  const int64_t columns = product.along_depth ? kExpertColumns * 2 * kDepth
+                                              : kDepth * (2 * kExpertColumns + kWidestAccessBytes);
+  const int64_t lists = 4 * (32 * kExpertWarps + tile.m + product.experts + 1);
+  return std::min(tile.stages, (kSharedBytes - lists) / (tile.m * 2 * kDepth + columns));
+}
+
 std::string expert_tiles_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   if (!product.index) return "no experts";
-  if (too_many_experts(product)) return *too_many_experts(product);
+  if (auto refusal = too_many_experts(product)) return *refusal;
   if (!is_dense_weight(product)) return "weights that are not dense";
   if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
   if (product.w.dtype() != x) return "weights of " + std::string(name_of(product.w.dtype()));
@@ -492,16 +504,24 @@ std::string expert_tiles_text(const ExpertTile& tile) {
          std::to_string(kExpertColumns);
 }
 
+// Every device of Vulkan has 32 KiB of shared memory or more where it has matrices.
+std::string expert_coop_refusal(const OfferContext& at, const WeightedProduct& product) {
+  constexpr int64_t kMostExpertsOfCoop = 512;
+  if (auto refusal = too_many_experts(product, kMostExpertsOfCoop)) return *refusal;
+  return expert_tiles_refusal(at, product);
+}
+
 bool emit_expert_tiles(LowerContext& ctx, const WeightedProduct& product) {
   const ExpertTile tile = expert_tile(kExpertTiles, product);
+  const int64_t stages = expert_stages(tile, product);
   auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
   define_expert_tiles(ctx, dispatch, product, tile, kExpertColumns * kColumnTiles);
   dispatch.workgroup({narrow<uint32_t>(32 * kExpertWarps)})
       .define("RLX_WARPS_N", kExpertWarps / tile.warps_m)
-      .define("RLX_STAGES", tile.stages)
+      .define("RLX_STAGES", stages)
       .define("RLX_COLUMN_TILES", kColumnTiles)
       .define("RLX_MIN_GROUPS", 2)
-      .reason("tensor cores: " + expert_tiles_text(tile) + ", " + std::to_string(tile.stages) +
+      .reason("tensor cores: " + expert_tiles_text(tile) + ", " + std::to_string(stages) +
               " stages");
   return true;
 }
@@ -770,7 +790,7 @@ constexpr std::array kWeightedOffers = {
                            .form = "experts",
                            .rank = 1,
                            .estimate = Estimate::Bound,
-                           .refusal = expert_tiles_refusal,
+                           .refusal = expert_coop_refusal,
                            .microseconds = row_time,
                            .emit = emit_expert_coop,
                            .takes_free_sizes = true},
