@@ -14,11 +14,24 @@
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_tiles.h"
 #include "compiler/ops/weighted/decoded_product.h"
+#include "compiler/ops/weighted/expert_tiles.h"
+#include "compiler/ops/weighted/weighted_dispatch.h"
 #include "compiler/ops/weighted/weighted_tiles.h"
 #include "compiler/support/checked.h"
 #include "schema/rounding.h"
 
 namespace rlx {
+
+bool is_dense_weight(const WeightedProduct& product) {
+  return product.scheme == nullptr && !is_block_type(product.w.dtype());
+}
+
+bool loads_run_of_x(const OfferContext& at, const WeightedProduct& product, int64_t elements) {
+  if (product.x.dtype() == DType::f64 || product.k % elements != 0) return false;
+  return at.alignment(product.x) >=
+         std::min<int64_t>(16, elements * element_bytes(product.x.dtype()));
+}
+
 namespace {
 
 constexpr std::array<SideScheme, 8> kSchemes = {{
@@ -36,13 +49,7 @@ constexpr std::array<SideScheme, 8> kSchemes = {{
 constexpr int64_t kMostVectors = 8;
 // Rows up to which an expert's matrix is read once for each of them.
 constexpr int64_t kMostGroupedVectors = 16;
-// Shared memory that a group's counters of experts may take.
-constexpr int64_t kMostExperts = 2048;
-constexpr int64_t kRun = 8;  // elements decoded together
-
-bool is_dense_weight(const WeightedProduct& product) {
-  return product.scheme == nullptr && !is_block_type(product.w.dtype());
-}
+constexpr int64_t kRun = kDecodedRun;
 
 uint64_t expert_bytes(const WeightedProduct& product) {
   if (product.experts == 0) return 0;
@@ -62,14 +69,6 @@ uint32_t run_bytes(const LowerContext& ctx, const WeightedProduct& product) {
   }
   return line % kRun == 0 && ctx.alignment(product.w) >= bytes ? bytes : 0;
 }
-
-bool loads_run_of_x(const OfferContext& at, const WeightedProduct& product, int64_t elements) {
-  if (product.x.dtype() == DType::f64 || product.k % elements != 0) return false;
-  return at.alignment(product.x) >=
-         std::min<int64_t>(16, elements * element_bytes(product.x.dtype()));
-}
-
-using WeightedDispatch = DispatchBuilder<WeightedMatmulParams>;
 
 // The matrices behind w, and where their lines begin.
 void read_more_matrices(WeightedDispatch& dispatch, const WeightedProduct& product,
@@ -155,9 +154,10 @@ Dim flops_of(const WeightedProduct& product) {
   return 2 * product.m * product.n * product.k;
 }
 
-// Sizes, epilogue and everything but the tile or team.
+}  // namespace
+
 void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
-                          const WeightedProduct& product, int64_t y_vector = 1) {
+                          const WeightedProduct& product, int64_t y_vector) {
   const bool wide = product.x.dtype() == DType::f64;
   dispatch.define("RLX_ACC", wide ? "f64" : "f32")
       .define("RLX_INDEX", "rlx_i64")
@@ -181,6 +181,8 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
         .count_index_errors();
   }
 }
+
+namespace {
 
 // At the largest sizes.
 WeightedSize size_of(const WeightedProduct& product) {
@@ -363,23 +365,6 @@ bool emit_own_lines(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
-// ---- rows of several experts, each tile with those of one ----
-
-std::optional<std::string> too_many_experts(const WeightedProduct& product,
-                                            int64_t most = kMostExperts) {
-  if (product.experts <= most) return std::nullopt;
-  return std::to_string(product.experts) + " experts, it takes at most " + std::to_string(most);
-}
-
-// The most tiles: every expert, and the rows of none, may leave one partly filled.
-Dim most_expert_tiles(const WeightedProduct& product, int64_t tile_m) {
-  return min(product.m, product.m / tile_m + product.experts + 1);
-}
-
-int64_t rows_of_expert(const WeightedProduct& product) {
-  return product.m.bound() / std::max<int64_t>(product.experts, 1);
-}
-
 // ---- many rows on tensor cores ----
 
 // As size_of, but of the rows that share a matrix, at least one.
@@ -434,108 +419,6 @@ bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
               std::to_string(tile.m) + " rows of x, " + std::to_string(tile.threads() / 32) +
               " warps")
       .read(&WeightedMatmulParams::x, product.x, 16);
-  return true;
-}
-
-// Tiles of the forms for dense matrices of experts (cuda_kernels/lib/expert_tiles.cuh and
-// shaders/vulkan/lib/expert_tiles.glsl): as few rows as most experts have.
-struct ExpertTile {
-  int64_t m;
-  int64_t warps_m;
-  int64_t stages = 2;
-};
-constexpr std::array kExpertTiles = {ExpertTile{32, 1, 4}, ExpertTile{64, 2, 3},
-                                     ExpertTile{128, 2, 3}};
-constexpr std::array kExpertCoopTiles = {ExpertTile{32, 2}, ExpertTile{64, 2}};
-constexpr int64_t kExpertColumns = 128;
-constexpr int64_t kExpertWarps = 8;
-constexpr int64_t kColumnTiles = 2;  // of a workgroup, which finds its rows once
-
-ExpertTile expert_tile(std::span<const ExpertTile> tiles, const WeightedProduct& product) {
-  const auto fits = [&](const ExpertTile& tile) {
-    return 2 * tile.m >= 3 * rows_of_expert(product);
-  };
-  const auto found = std::ranges::find_if(tiles, fits);
-  return found == tiles.end() ? tiles.back() : *found;
-}
-
-// Steps that the shared memory of every architecture has room for beside the lists of rows.
-int64_t expert_stages(const ExpertTile& tile, const WeightedProduct& product) {
-  constexpr int64_t kSharedBytes = 99 * 1024;
-  constexpr int64_t kDepth = 64;
-  const int64_t columns = product.along_depth ? kExpertColumns * 2 * kDepth
-                                              : kDepth * (2 * kExpertColumns + kWidestAccessBytes);
-  const int64_t lists = 4 * (32 * kExpertWarps + tile.m + product.experts + 1);
-  return std::min(tile.stages, (kSharedBytes - lists) / (tile.m * 2 * kDepth + columns));
-}
-
-std::string expert_tiles_refusal(const OfferContext& at, const WeightedProduct& product) {
-  const DType x = product.x.dtype();
-  if (!product.index) return "no experts";
-  if (auto refusal = too_many_experts(product)) return *refusal;
-  if (!is_dense_weight(product)) return "weights that are not dense";
-  if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
-  if (product.w.dtype() != x) return "weights of " + std::string(name_of(product.w.dtype()));
-  if (product.k == 0) return "nothing to add";
-  if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
-  if ((product.along_depth ? product.k : product.n) % kRun != 0 || at.alignment(product.w) < 16)
-    return "matrices whose lines are no aligned 16-byte pieces";
-  return {};
-}
-
-// What both forms are given; a workgroup has `columns` columns.
-void define_expert_tiles(LowerContext& ctx, WeightedDispatch& dispatch,
-                         const WeightedProduct& product, const ExpertTile& tile, int64_t columns) {
-  const bool stores_vectors =
-      product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
-  const Dim tiles_m = most_expert_tiles(product, tile.m);
-  define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
-  dispatch.size("RLX_M", product.m)
-      .size("RLX_TILES_M", tiles_m)
-      .define("RLX_TILE_M", tile.m)
-      .define("RLX_TILE_N", kExpertColumns)
-      .define("RLX_WARPS_M", tile.warps_m)
-      .grid(split_grid(tiles_m * ceil_div(product.n, columns)))
-      .read(&WeightedMatmulParams::x, product.x, 16);
-}
-
-std::string expert_tiles_text(const ExpertTile& tile) {
-  return "rows of an expert in tiles of " + std::to_string(tile.m) + " x " +
-         std::to_string(kExpertColumns);
-}
-
-// Every device of Vulkan has 32 KiB of shared memory or more where it has matrices.
-std::string expert_coop_refusal(const OfferContext& at, const WeightedProduct& product) {
-  constexpr int64_t kMostExpertsOfCoop = 512;
-  if (auto refusal = too_many_experts(product, kMostExpertsOfCoop)) return *refusal;
-  return expert_tiles_refusal(at, product);
-}
-
-bool emit_expert_tiles(LowerContext& ctx, const WeightedProduct& product) {
-  const ExpertTile tile = expert_tile(kExpertTiles, product);
-  const int64_t stages = expert_stages(tile, product);
-  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
-  define_expert_tiles(ctx, dispatch, product, tile, kExpertColumns * kColumnTiles);
-  dispatch.workgroup({narrow<uint32_t>(32 * kExpertWarps)})
-      .define("RLX_WARPS_N", kExpertWarps / tile.warps_m)
-      .define("RLX_STAGES", stages)
-      .define("RLX_COLUMN_TILES", kColumnTiles)
-      .define("RLX_MIN_GROUPS", 2)
-      .reason("tensor cores: " + expert_tiles_text(tile) + ", " + std::to_string(stages) +
-              " stages");
-  return true;
-}
-
-// Each subgroup has 32 columns.
-bool emit_expert_coop(LowerContext& ctx, const WeightedProduct& product) {
-  constexpr int64_t kWarpsN = kExpertColumns / 32;
-  const ExpertTile tile = expert_tile(kExpertCoopTiles, product);
-  auto dispatch = ctx.dispatch<KernelId::dequant_coop>();
-  define_expert_tiles(ctx, dispatch, product, tile, kExpertColumns);
-  dispatch.workgroup({narrow<uint32_t>(RLX_MATRIX_SUBGROUP * tile.warps_m * kWarpsN)})
-      .define("RLX_MATRIX", std::string(name_of(product.x.dtype())))
-      .define("RLX_WARPS_N", kWarpsN)
-      .reason("cooperative matrices: " + expert_tiles_text(tile));
   return true;
 }
 
