@@ -2,6 +2,7 @@
 // Compiling and running test graphs.
 #include "tests/support/harness.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,12 @@ Devices open_devices() {
   Devices found;
   add_vulkan_devices(found);
   add_cuda_devices(found);
+  if (const char* wanted = std::getenv("RLX_TEST_DEVICES"); wanted != nullptr) {
+    const std::string names = wanted;
+    const auto count = static_cast<size_t>(std::count(names.begin(), names.end(), ',')) + 1;
+    if (found.devices.size() != count)
+      throw std::runtime_error("RLX_TEST_DEVICES=" + names + " names devices that are not here");
+  }
   if (found.devices.empty()) {
     std::cout << "SKIPPED: no device computes; only what needs none is checked: " << found.note
               << "\n";
