@@ -133,6 +133,16 @@ Node read_table(const TreeSchema& schema, uint32_t object, const flatbuffers::Ta
   return node;
 }
 
+// Flatbuffers 2 takes bytes and alignment in one; 23 takes them by themselves.
+template <typename Builder>
+void start_vector(Builder& builder, size_t count, const FieldType& field) {
+  if constexpr (requires { builder.StartVector(count, field.bytes, field.align); }) {
+    builder.StartVector(count, field.bytes, field.align);
+  } else {
+    builder.StartVector(count * field.bytes / field.align, field.align);
+  }
+}
+
 class TreeWriter {
  public:
   explicit TreeWriter(const TreeSchema& schema) : schema_(schema) {}
@@ -191,7 +201,7 @@ class TreeWriter {
       return builder_.CreateVector(elements).o;
     }
     const size_t count = node.bytes.size() / field.bytes;
-    builder_.StartVector(count * field.bytes / field.align, field.align);
+    start_vector(builder_, count, field);
     builder_.PushBytes(reinterpret_cast<const uint8_t*>(node.bytes.data()), count * field.bytes);
     return builder_.EndVector(count);
   }
