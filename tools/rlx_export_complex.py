@@ -110,22 +110,12 @@ def reciprocal(s, x):
 
 @of_complex("sqrt.default")
 def square_root(s, x):
-    """The part that does not cancel, t = sqrt((|z| + |re|) / 2), is the larger one; the other is im / 2t."""
-    re, im = parts(s, x)
+    return s.emit("sqrt", [x])
 
-    def at(op, *operands, dtype=None):
-        return s.emit(op, list(operands), dtype=dtype or re.dtype, shape=x.shape)
 
-    def pick(condition, a, b):
-        return s.emit("where", [condition, a, b], dtype=re.dtype, shape=x.shape)
-
-    zero, half = (s.operand(value, re.dtype) for value in (0.0, 0.5))
-    size = s.emit("abs", [x], dtype=re.dtype, shape=x.shape)
-    t = at("sqrt", at("mul", at("add", size, at("abs", re)), half))
-    other = pick(at("eq", t, zero, dtype=torch.bool), zero, at("div", at("mul", im, half), t))
-    is_right = at("ge", re, zero, dtype=torch.bool)
-    signed = pick(at("lt", im, zero, dtype=torch.bool), at("neg", t), t)
-    return joined(s, pick(is_right, t, at("abs", other)), pick(is_right, other, signed))
+@of_complex("log.default")
+def logarithm(s, x):
+    return s.emit("log", [x])
 
 
 @of_complex("neg.default")
@@ -154,8 +144,7 @@ def absolute(s, x):
 
 @of_complex("exp.default")
 def exp(s, x):
-    re, im = parts(s, x)
-    return polar_of(s, real(s, "exp", [re], x.shape), im)
+    return s.emit("exp", [x])
 
 
 def polar_of(s, size, angle):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of complex_norm_sq, conjugate, complex, real and imag (ops.md 11.2).
+// Conformance of complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2).
 #include <string>
 
 #include "tests/support/case.h"
@@ -21,6 +21,9 @@ std::vector<Case> complex_parts_cases() {
   add("values", "conjugate", known, Tolerance::Exact, {{3, 4, -0.5, -2}});
   add("values", "real", known, Tolerance::Exact, {{3, -0.5}});
   add("values", "imag", known, Tolerance::Exact, {{-4, 2}});
+  add("values", "angle", tensor(DType::c64, {4}).of({1, 2, -3, 0.5, 0, 0, -4, 0}),
+      Tolerance::Transc, {{1.10714872, 2.97644398, 0, 3.14159265}});
+  add("T127 8 bytes an element", "angle", tensor(DType::c64, {33, 65}).edges(), Tolerance::Transc);
   add("T127 8 bytes an element", "complex_norm_sq", tensor(DType::c64, {33, 65}), Tolerance::Sum);
   for (const std::string op : {"conjugate", "real", "imag"}) {
     add("T127 8 bytes an element", op, tensor(DType::c64, {33, 65}).edges(), Tolerance::Exact);

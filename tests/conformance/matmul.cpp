@@ -31,7 +31,8 @@ Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
           .op = "matmul",
           .inputs = {a, b},
           .attributes = std::move(attributes),
-          .tolerance = is_float(a.type.dtype) ? Tolerance::Sum : Tolerance::Exact};
+          .tolerance = is_float(a.type.dtype) || a.type.dtype == DType::c64 ? Tolerance::Sum
+                                                                            : Tolerance::Exact};
 }
 
 CaseTensor filled(const CaseTensor& like, double value) {
@@ -418,6 +419,30 @@ void add_fused(std::vector<Case>& cases) {
                         R"({"activation": "elu", "alpha": 0.3})", DType::f64));
 }
 
+void add_complex(std::vector<Case>& cases) {
+  const CaseTensor a = tensor(DType::c64, {2, 2}).of({1, 1, 2, -1, 0, -2, 3, 0});
+  const CaseTensor b = tensor(DType::c64, {2, 2}).of({2, 0, 0, 1, 1, -1, -1, 0});
+  const auto golden = [&](const std::string& attributes, std::vector<double> values) {
+    cases.push_back(product("complex, against NumPy", a, b, attributes));
+    cases.back().golden = {std::move(values)};
+  };
+  golden("{}", {3, -1, -3, 2, 3, -7, -1, 0});
+  golden(R"({"trans_a": true})", {0, 0, -1, 3, 7, -5, -2, 2});
+  golden(R"({"trans_b": true})", {3, 4, 0, 1, 0, -1, -5, -2});
+  const auto add = [&](const Shape& left, const Shape& right,
+                       const std::string& attributes = "{}") {
+    cases.push_back(product("complex " + text_of(left) + " by " + text_of(right),
+                            tensor(DType::c64, left), tensor(DType::c64, right), attributes));
+  };
+  add({65, 130}, {130, 67});
+  add({130, 65}, {67, 130}, R"({"trans_a": true, "trans_b": true})");
+  add({3, 1, 5, 7}, {4, 7, 6});
+  add({7}, {7, 5});
+  add({4, 7}, {7});
+  add({7}, {7});
+  add({2, 0}, {0, 3});
+}
+
 }  // namespace
 
 std::vector<Case> matmul_cases() {
@@ -436,6 +461,7 @@ std::vector<Case> matmul_cases() {
   add_largest_tiles(cases);
   add_activations(cases);
   add_fused(cases);
+  add_complex(cases);
   // More tiles than one grid axis may count (65,535), in the flattened batch and in rows.
   cases.push_back(product("more workgroups than a grid axis holds",
                           tensor(DType::f32, {66000, 1, 2}), tensor(DType::f32, {66000, 2, 1})));

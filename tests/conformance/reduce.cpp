@@ -9,7 +9,8 @@ namespace rlx::test {
 namespace {
 
 Tolerance tolerance_of(const std::string& op, DType dtype) {
-  const bool exact = op == "reduce_max" || op == "reduce_min" || !is_float(dtype);
+  const bool rounds = is_float(dtype) || dtype == DType::c64;
+  const bool exact = op == "reduce_max" || op == "reduce_min" || !rounds;
   return exact ? Tolerance::Exact : Tolerance::Sum;
 }
 
@@ -136,6 +137,23 @@ void add_values(std::vector<Case>& cases) {
       {2, 8, 18}, R"({"axes": [0], "keep_dims": true})");
 }
 
+void add_complex(std::vector<Case>& cases) {
+  for (const char* op : {"reduce_sum", "reduce_mean"}) {
+    for (const char* attributes :
+         {R"({"axes": [1]})", R"({"axes": [0], "keep_dims": true})", R"({})"}) {
+      cases.push_back(reduce_case("complex", op, tensor(DType::c64, {37, 1030}), attributes));
+    }
+  }
+  cases.push_back(reduce_case("complex, no rows", "reduce_sum", tensor(DType::c64, {0, 5}),
+                              R"({"axes": [0]})"));
+  // Against NumPy.
+  const CaseTensor matrix = tensor(DType::c64, {2, 2}).of({1, 1, 2, -1, 0, -2, 3, 0});
+  cases.push_back(reduce_case("complex", "reduce_sum", matrix, R"({"axes": [0]})"));
+  cases.back().golden = {{1, -1, 5, -1}};
+  cases.push_back(reduce_case("complex", "reduce_mean", matrix, R"({"axes": [1]})"));
+  cases.back().golden = {{1.5, 0, 1.5, -1}};
+}
+
 }  // namespace
 
 std::vector<Case> reduce_cases() {
@@ -144,6 +162,7 @@ std::vector<Case> reduce_cases() {
   add_empty(cases);
   add_reductions_of_kinds(cases);
   add_values(cases);
+  add_complex(cases);
   return cases;
 }
 

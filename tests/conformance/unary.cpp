@@ -152,6 +152,31 @@ void add_complex(std::vector<Case>& cases) {
   add("abs", tensor(DType::c64, {6}).of({3, -4, 3e30, 4e30, 3e-30, 4e-30, 0, 0, 0, -2, 5, 0}),
       Tolerance::ArithDiv);
   cases.back().golden = {{5, 5e30, 5e-30, 0, 2, 5}};
+  // Against NumPy.
+  const CaseTensor some =
+      tensor(DType::c64, {7}).of({1, 2, -3, 0.5, 0.6, 0.8, -0.0, -2, 1e-30, 2e-30, 0, 0, -4, 0});
+  add("exp", some, Tolerance::Transc);
+  cases.back().golden = {{-1.13120438, 2.47172667, 0.043692263, 0.0238691921, 1.26948241,
+                          1.30710807, -0.416146837, -0.909297427, 1, 2e-30, 1, 0, 0.0183156389, 0}};
+  add("log", some, Tolerance::Transc);
+  cases.back().golden = {{0.804718956, 1.10714872, 1.11231178, 2.97644398, 2.38418577e-08,
+                          0.927295206, 0.693147181, -1.57079633, -68.2728338, 1.10714872,
+                          -kInfinity, 0, 1.38629436, 3.14159265}};
+  add("sqrt", some, Tolerance::ArithDiv);
+  cases.back().golden = {{1.27201965, 0.786151378, 0.143842388, 1.73801342, 0.894427204,
+                          0.447213595, 1, -1, 1.27201965e-15, 7.86151379e-16, 0, 0, 0, 2}};
+  for (const char* op : {"exp", "log", "sqrt"}) {
+    add(op, tensor(DType::c64, {2053}).edges(), Tolerance::Transc);
+    add(op, tensor(DType::c64, {5, 411}), Tolerance::Transc);
+  }
+  // e^re overflows, or its half, where a part of the result need not.
+  add("exp",
+      tensor(DType::c64, {6}).of({89, 1.5707964, 100, 3.1415927, -110, 1, 176, 0.5, 88, 20, 95, 0}),
+      Tolerance::Transc);
+  add("log", tensor(DType::c64, {4}).of({3e38, 3e38, 1.0000001, 1e-5, 0.7071068, -0.7071067, 2, 0}),
+      Tolerance::Transc);
+  add("sqrt", tensor(DType::c64, {3}).of({3e38, 3e38, -1, -0.0, -1e-30, 2e-38}),
+      Tolerance::ArithDiv);
 }
 
 }  // namespace

@@ -384,7 +384,7 @@ class Spectra(nn.Module):
         return (whole.real, whole.abs(), torch.fft.ifft(z, norm="forward").imag,
                 torch.fft.irfft2(plane, s=(12, 12), norm="ortho"),
                 torch.fft.irfft(torch.fft.rfft(x), n=9), torch.view_as_real(turned), torch.view_as_real(turned.conj() / (z + 3)),
-                (z[:, None] @ z[:, :, None]).angle(), (z - 2 * turned).sum(1).imag, torch.exp(z * 0.3j).real, framed.abs(),
+                (z[:, None] @ z[:, :, None]).angle(), (z - 2 * turned).sum(1).imag, torch.exp(z * 0.3j).real, torch.log(z + 3).imag, framed.abs(),
                 torch.istft(framed, 6, 3, window=torch.hann_window(6, dtype=x.dtype)))
 
 

@@ -179,7 +179,7 @@ constexpr UnaryRow kUnaryRows[] = {
      RLX_REAL(std::nearbyint(x)),
      "$0",
      RLX_INTEGER(x)},
-    {"sqrt", "sqrt(x) -> y", {}, DTypeSet::Float, "rlx_sqrt($0)", RLX_REAL(std::sqrt(x))},
+    {"sqrt", "sqrt(x) -> y", {}, DTypeSet::FloatOrComplex, "rlx_sqrt($0)", RLX_REAL(std::sqrt(x))},
     {"rsqrt",
      "rsqrt(x) -> y",
      {},
@@ -195,10 +195,10 @@ constexpr UnaryRow kUnaryRows[] = {
      RLX_REAL(x* x),
      "rlx_mul($0, $0)",
      RLX_INTEGER(static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x)))},
-    {"exp", "exp(x) -> y", {}, DTypeSet::Float, "rlx_exp($0)", RLX_REAL(std::exp(x))},
+    {"exp", "exp(x) -> y", {}, DTypeSet::FloatOrComplex, "rlx_exp($0)", RLX_REAL(std::exp(x))},
     {"exp2", "exp2(x) -> y", {}, DTypeSet::Float, "rlx_exp2($0)", RLX_REAL(std::exp2(x))},
     {"expm1", "expm1(x) -> y", {}, DTypeSet::Float, "rlx_expm1($0)", RLX_REAL(std::expm1(x))},
-    {"log", "log(x) -> y", {}, DTypeSet::Float, "rlx_log($0)", RLX_REAL(std::log(x))},
+    {"log", "log(x) -> y", {}, DTypeSet::FloatOrComplex, "rlx_log($0)", RLX_REAL(std::log(x))},
     {"log2", "log2(x) -> y", {}, DTypeSet::Float, "rlx_log2($0)", RLX_REAL(std::log2(x))},
     {"log10", "log10(x) -> y", {}, DTypeSet::Float, "rlx_log10($0)", RLX_REAL(std::log10(x))},
     {"log1p", "log1p(x) -> y", {}, DTypeSet::Float, "rlx_log1p($0)", RLX_REAL(std::log1p(x))},
@@ -365,14 +365,22 @@ bool evaluate_is_inf(EvaluateContext& ctx) {
   return true;
 }
 
+// Principal values, at zeros, infinities and NaN those of C.
+std::complex<double> complex_result(std::string_view op, std::complex<double> z) {
+  if (op == "neg") return -z;
+  if (op == "exp") return std::exp(z);
+  if (op == "log") return std::log(z);
+  RLX_CHECK(op == "sqrt", "complex " + std::string(op));
+  return std::sqrt(z);
+}
+
 void evaluate_complex(const UnaryRow& row, const Tensor& x, Tensor& y) {
-  RLX_CHECK(row.name == "neg" || row.name == "abs", "complex " + std::string(row.name));
   for (size_t i = 0; i < x.integers.size(); ++i) {
     const std::complex<double> z = complex_from_bits(x.integers[i]);
     if (row.name == "abs") {
       y.floats[i] = std::hypot(z.real(), z.imag());
     } else {
-      y.integers[i] = complex_to_bits({-z.real(), -z.imag()});
+      y.integers[i] = complex_to_bits(complex_result(row.name, z));
     }
   }
 }

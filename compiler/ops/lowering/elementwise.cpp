@@ -13,8 +13,9 @@ namespace rlx {
 namespace {
 
 std::string_view text_of(DTypeSet set) {
-  static constexpr std::array<std::string_view, 8> kTexts = {
+  static constexpr std::array<std::string_view, 9> kTexts = {
       "f32, f16, bf16 or f64",
+      "f32, f16, bf16, f64 or c64",
       "an integer dtype",
       "bool",
       "a float or integer dtype",
@@ -45,6 +46,8 @@ bool contains(DTypeSet set, DType dtype) {
   switch (set) {
     case DTypeSet::Float:
       return is_float(dtype);
+    case DTypeSet::FloatOrComplex:
+      return is_float(dtype) || dtype == DType::c64;
     case DTypeSet::Integer:
       return is_integer(dtype);
     case DTypeSet::Bool:

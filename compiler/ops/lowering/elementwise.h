@@ -18,6 +18,7 @@ namespace rlx {
 // alone, c64 also in the sets that name it.
 enum class DTypeSet : uint8_t {
   Float,
+  FloatOrComplex,
   Integer,
   Bool,
   Number,

@@ -10,6 +10,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 namespace {
@@ -87,9 +88,10 @@ std::optional<DType> product_dtype(InferContext& ctx) {
   if (is_short_float(a) && is_short_float(b)) return a;
   if (a == DType::f64 && b == DType::f64) return a;
   if (is_byte(a) && is_byte(b)) return DType::i32;
+  if (a == DType::c64 && b == DType::c64) return a;
   ctx.fail(DiagCode::BadDtype,
            "operands are " + dtype_text(a) + " and " + dtype_text(b) +
-               "; wanted f32, f16 or bf16 in any mixture, two f64, or i8 and u8",
+               "; wanted f32, f16 or bf16 in any mixture, two f64, two c64, or i8 and u8",
            "insert a cast");
   return std::nullopt;
 }
@@ -101,8 +103,8 @@ std::optional<DType> output_dtype(InferContext& ctx, DType natural) {
   if (legal) return wanted;
   ctx.fail(DiagCode::BadAttribute,
            "out_dtype " + dtype_text(wanted) + " cannot hold a product that accumulates in " +
-               dtype_text(accumulator_of(ctx.dtype(0))) + "; wanted " +
-               (is_short_float(natural) ? "f32, f16 or bf16" : dtype_text(natural)));
+               dtype_text(natural == DType::c64 ? natural : accumulator_of(ctx.dtype(0))) +
+               "; wanted " + (is_short_float(natural) ? "f32, f16 or bf16" : dtype_text(natural)));
   return std::nullopt;
 }
 
@@ -164,7 +166,7 @@ bool check_added(InferContext& ctx, size_t input, const char* name, const Shape&
 bool infer_fused(InferContext& ctx) {
   bool good = read_activation(ctx, true).has_value();
   const std::optional<DType> dtype = product_dtype(ctx);
-  if (dtype == DType::i32) {
+  if (dtype == DType::i32 || dtype == DType::c64) {
     good = ctx.fail(DiagCode::BadDtype,
                     "x is " + dtype_text(ctx.dtype(0)) + "; wanted a float dtype", "use matmul");
   }
@@ -270,6 +272,28 @@ void store_sums(Tensor& y, ProductSums sums, int64_t terms) {
   y.terms = terms;
 }
 
+void complex_product(const Tensor& a, const Tensor& b, const ProductShapes& shapes,
+                     Transposed transposed, Tensor& y) {
+  using Complex = std::complex<double>;
+  const auto numbers = [](const Tensor& tensor) {
+    std::vector<Complex> values;
+    values.reserve(tensor.integers.size());
+    for (const int64_t bits : tensor.integers) values.push_back(complex_from_bits(bits));
+    return values;
+  };
+  std::vector<Complex> sums(y.integers.size());
+  y.magnitudes.resize(2 * sums.size());
+  y.terms = 2 * shapes.k;
+  multiply(numbers(a), numbers(b), shapes, transposed, [&](size_t element, Complex x, Complex w) {
+    const std::array<double, 4> terms = {x.real() * w.real(), x.imag() * w.imag(),
+                                         x.real() * w.imag(), x.imag() * w.real()};
+    sums[element] += Complex(terms[0] - terms[1], terms[2] + terms[3]);
+    y.magnitudes[2 * element] += std::abs(terms[0]) + std::abs(terms[1]);
+    y.magnitudes[2 * element + 1] += std::abs(terms[2]) + std::abs(terms[3]);
+  });
+  std::transform(sums.begin(), sums.end(), y.integers.begin(), complex_to_bits);
+}
+
 bool evaluate_matmul(EvaluateContext& ctx) {
   const Transposed transposed{ctx.attrs().flag("trans_a"), ctx.attrs().flag("trans_b")};
   const Tensor& a = ctx.input(0);
@@ -277,6 +301,10 @@ bool evaluate_matmul(EvaluateContext& ctx) {
   const ProductShapes shapes = split_shapes(a.type.shape, b.type.shape, transposed).shapes;
   if (is_float(a.type.dtype)) {
     store_sums(ctx.output(0), float_product(a, b, shapes, transposed), shapes.k);
+    return true;
+  }
+  if (a.type.dtype == DType::c64) {
+    complex_product(a, b, shapes, transposed, ctx.output(0));
     return true;
   }
   std::vector<int64_t>& y = ctx.output(0).integers;
@@ -316,6 +344,35 @@ bool evaluate_fused(EvaluateContext& ctx) {
   apply_activation(*activation, x.type.dtype, terms, sums);
   if (ctx.has_input(3)) add_broadcast(ctx.input(3), y_shape, sums);
   store_sums(ctx.output(0), std::move(sums), terms);
+  return true;
+}
+
+// ---- decompose ----
+
+// Of complex numbers, with both parts of a along the depth: re = [a.re a.im] [b.re; -b.im] and
+// im = [a.re a.im] [b.im; b.re]. Other types have kernels.
+bool decompose_complex_product(RewriteContext& ctx) {
+  const ValueId a = ctx.input(0);
+  const ValueId b = ctx.input(1);
+  if (ctx.dtype(a) != DType::c64) return true;
+  const auto rank = [&](ValueId x) { return static_cast<int64_t>(ctx.shape(x).size()); };
+  const auto part = [&](std::string_view name, ValueId x) { return ctx.emit(name, {x}); };
+  const auto joined = [&](ValueId first, ValueId second, int64_t axis) {
+    return ctx.emit("concat", {first, second}, {{"axis", axis}});
+  };
+  const int64_t a_depth = rank(a) - (ctx.attrs().flag("trans_a") ? 2 : 1);
+  const int64_t b_depth = rank(b) - (ctx.attrs().flag("trans_b") || rank(b) == 1 ? 1 : 2);
+  const ValueId left = joined(part("real", a), part("imag", a), a_depth);
+  const ValueId re = part("real", b);
+  const ValueId im = part("imag", b);
+  Attributes attributes = ctx.node().attributes;
+  attributes.erase("out_dtype");
+  const auto product = [&](ValueId first, ValueId second) {
+    return ctx.emit("matmul", {left, joined(first, second, b_depth)}, attributes);
+  };
+  const ValueId y_re = product(re, ctx.emit("neg", {im}));
+  const ValueId y_im = product(im, re);
+  ctx.replace_output(0, ctx.emit("complex", {y_re, y_im}));
   return true;
 }
 
@@ -481,6 +538,7 @@ constexpr std::array kMatmulOps = {
           .attrs = kMatmulAttrs,
           .infer = infer_matmul,
           .evaluate = evaluate_matmul,
+          .decompose = decompose_complex_product,
           .gradient = matmul_gradient,
           .lower = lower_matmul,
           .place_refusal = product_place_refusal},

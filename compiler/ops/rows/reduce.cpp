@@ -11,24 +11,31 @@
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/reduce_lower.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 
 namespace {
 
-enum class Takes : uint8_t { Numbers, Floats, Bools };
+enum class Takes : uint8_t { NumbersAndComplex, Numbers, Floats, Bools };
 
 struct KindRow {
   std::string_view op;
   Takes takes;
 };
 constexpr KindRow kKinds[] = {
-    {"reduce_sum", Takes::Numbers},    {"reduce_mean", Takes::Numbers},
-    {"reduce_max", Takes::Numbers},    {"reduce_min", Takes::Numbers},
-    {"reduce_prod", Takes::Numbers},   {"reduce_l1", Takes::Floats},
-    {"reduce_l2", Takes::Floats},      {"reduce_sum_square", Takes::Floats},
-    {"reduce_log_sum", Takes::Floats}, {"reduce_log_sum_exp", Takes::Floats},
-    {"reduce_any", Takes::Bools},      {"reduce_all", Takes::Bools},
+    {"reduce_sum", Takes::NumbersAndComplex},
+    {"reduce_mean", Takes::NumbersAndComplex},
+    {"reduce_max", Takes::Numbers},
+    {"reduce_min", Takes::Numbers},
+    {"reduce_prod", Takes::Numbers},
+    {"reduce_l1", Takes::Floats},
+    {"reduce_l2", Takes::Floats},
+    {"reduce_sum_square", Takes::Floats},
+    {"reduce_log_sum", Takes::Floats},
+    {"reduce_log_sum_exp", Takes::Floats},
+    {"reduce_any", Takes::Bools},
+    {"reduce_all", Takes::Bools},
     {"variance", Takes::Floats},
 };
 
@@ -43,6 +50,10 @@ bool check_dtype(InferContext& ctx) {
   const DType dtype = ctx.dtype(0);
   const std::string got = "x is " + std::string(name_of(dtype)) + ", wanted ";
   switch (takes(ctx.node().op)) {
+    case Takes::NumbersAndComplex:
+      if (is_float(dtype) || is_integer(dtype) || dtype == DType::c64) return true;
+      return ctx.fail(DiagCode::BadDtype, got + "a float or integer type or c64",
+                      dtype == DType::bool_ ? "cast x first, or use reduce_any or reduce_all" : "");
     case Takes::Numbers:
       if (is_float(dtype) || is_integer(dtype)) return true;
       return ctx.fail(DiagCode::BadDtype, got + "a float or integer type",
@@ -209,12 +220,46 @@ bool evaluate_result(EvaluateContext& ctx, const Tensor& x, Tensor& y) {
   return true;
 }
 
+// The sums or means of both parts.
+void evaluate_complex(std::string_view op, const Tensor& x, const RowOffsets& offsets, Tensor& y) {
+  y.terms = static_cast<int64_t>(offsets.reduced.size());
+  y.magnitudes.resize(2 * offsets.kept.size());
+  const double count = op == "reduce_mean" ? static_cast<double>(y.terms) : 1.0;
+  for (size_t k = 0; k < offsets.kept.size(); ++k) {
+    std::complex<double> sum;
+    for (const int64_t offset : offsets.reduced) {
+      const std::complex<double> z =
+          complex_from_bits(x.integers[static_cast<size_t>(offsets.kept[k] + offset)]);
+      sum += z;
+      y.magnitudes[2 * k] += std::abs(z.real()) / count;
+      y.magnitudes[2 * k + 1] += std::abs(z.imag()) / count;
+    }
+    y.integers[k] = complex_to_bits(sum / count);
+  }
+}
+
 bool evaluate_reduce(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  if (x.type.dtype == DType::c64) {
+    const Ints axes = reduced_axes(ctx, x.type.shape.size()).value();
+    evaluate_complex(ctx.node().op, x, row_offsets(x.type.shape, axes), ctx.output(0));
+    return true;
+  }
   if (ctx.node().region.empty()) return evaluate_result(ctx, ctx.input(0), ctx.output(0));
   bool good = true;
   for (size_t r = 0; r < ctx.output_count(); ++r)
     good = good && evaluate_result(ctx, evaluate_reduce_chain(ctx, r), ctx.output(r));
   return good;
+}
+
+// Complex numbers part by part; other types have kernels.
+bool decompose_complex_reduction(RewriteContext& ctx) {
+  if (ctx.dtype(ctx.input(0)) != DType::c64) return true;
+  const auto reduced = [&](std::string_view part) {
+    return ctx.emit(ctx.node().op, {ctx.emit(part, {ctx.input(0)})}, ctx.node().attributes);
+  };
+  ctx.replace_output(0, ctx.emit("complex", {reduced("real"), reduced("imag")}));
+  return true;
 }
 
 // ---- gradients ----
@@ -341,7 +386,8 @@ constexpr AttrSpec kVarianceAttrs[] = {
 };
 
 constexpr OpDef reduction(std::string_view name, std::string_view signature,
-                          bool (*gradient)(GradientContext&) = reduce_gradient) {
+                          bool (*gradient)(GradientContext&) = reduce_gradient,
+                          bool (*decompose)(RewriteContext&) = nullptr) {
   return {.name = name,
           .signature = signature,
           .inputs = {1, 1},
@@ -349,14 +395,17 @@ constexpr OpDef reduction(std::string_view name, std::string_view signature,
           .attrs = kReduceAttrs,
           .infer = infer_reduce,
           .evaluate = evaluate_reduce,
+          .decompose = decompose,
           .gradient = gradient,
           .lower = lower_reduce,
           .reads_strides = true};
 }
 
 constexpr OpDef kReduceOps[] = {
-    reduction("reduce_sum", "reduce_sum(x; axes=all, keep_dims=false) -> y"),
-    reduction("reduce_mean", "reduce_mean(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_sum", "reduce_sum(x; axes=all, keep_dims=false) -> y", reduce_gradient,
+              decompose_complex_reduction),
+    reduction("reduce_mean", "reduce_mean(x; axes=all, keep_dims=false) -> y", reduce_gradient,
+              decompose_complex_reduction),
     reduction("reduce_max", "reduce_max(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_min", "reduce_min(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y", product_gradient),

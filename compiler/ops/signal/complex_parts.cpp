@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// complex_norm_sq, conjugate, complex, real and imag (ops.md 11.2), element by element.
+// complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2), element by element.
 #include <bit>
 #include <limits>
 
@@ -48,6 +48,8 @@ bool evaluate_parts(EvaluateContext& ctx) {
       y.integers[i] = z.integers[i] ^ std::numeric_limits<int64_t>::min();
     } else if (op == "complex_norm_sq") {
       y.floats[i] = y.magnitudes[i] = value.real() * value.real() + value.imag() * value.imag();
+    } else if (op == "angle") {
+      y.floats[i] = std::arg(value);
     } else {
       y.floats[i] = op == "real" ? value.real() : value.imag();
     }
@@ -82,6 +84,9 @@ std::string scalar_real(const ScalarContext& ctx) {
 std::string scalar_imag(const ScalarContext& ctx) {
   return fill_template("rlx_imaginary($0)", ctx);
 }
+std::string scalar_angle(const ScalarContext& ctx) {
+  return fill_template("rlx_complex_angle($0)", ctx);
+}
 
 constexpr OpDef part_op(std::string_view name, std::string_view signature,
                         std::string (*scalar)(const ScalarContext&)) {
@@ -109,6 +114,7 @@ constexpr OpDef kComplexPartsOps[] = {
      .keeps_f32 = 3u},
     part_op("real", "real(z) -> y", scalar_real),
     part_op("imag", "imag(z) -> y", scalar_imag),
+    part_op("angle", "angle(z) -> y", scalar_angle),
 };
 
 }  // namespace
