@@ -455,15 +455,12 @@ RLX_MAIN {
   rlx_ptr bias = p.bias;
   bool is_zero = false;
 #if RLX_GROUPED
-  const rlx_u32 expert = find_rows(p.index, group % rlx_u32(RLX_TILES_M));
-  RLX_COUNT_OUTSIDE(group == 0u && rlx_local_index == 0u ? expert_rows[RLX_EXPERTS] : 0u);
-  if (expert > rlx_u32(RLX_EXPERTS)) return;
-  is_zero = expert == rlx_u32(RLX_EXPERTS);
-  const rlx_i64 matrix = is_zero ? rlx_i64(0) : rlx_i64(expert);
-  from.w += rlx_ptr(matrix * RLX_EXPERT_BYTES);
-#ifdef RLX_BIAS
-  bias = RLX_AT(p.bias, matrix * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
-#endif
+  const ExpertTile expert = find_expert(p.index, group % rlx_u32(RLX_TILES_M), p.w, p.bias);
+  RLX_COUNT_NO_EXPERT(group);
+  if (!expert.is_there) return;
+  is_zero = expert.is_zero;
+  from.w = expert.w;
+  bias = expert.bias;
 #endif
 
   float acc[kFragmentsN][kFragmentsM][4] = {};

@@ -153,24 +153,16 @@ RLX_MAIN {
   constexpr rlx_u32 kColumns = RLX_COLUMN_TILES * RLX_TILE_N;
   const rlx_u32 group = rlx_u32(rlx_linear_group);
   if (group >= rlx_u32(RLX_TILES_M) * ((rlx_u32(RLX_N) + kColumns - 1u) / kColumns)) return;
-  const rlx_u32 expert = find_rows(p.index, group % rlx_u32(RLX_TILES_M));
-  RLX_COUNT_OUTSIDE(group == 0u && rlx_local_index == 0u ? expert_rows[RLX_EXPERTS] : 0u);
-  if (expert > rlx_u32(RLX_EXPERTS)) return;
-  const bool is_zero = expert == rlx_u32(RLX_EXPERTS);
-  const rlx_i64 matrix = is_zero ? rlx_i64(0) : rlx_i64(expert);
-  const rlx_ptr w = p.w + rlx_ptr(matrix * RLX_EXPERT_BYTES);
-#ifdef RLX_BIAS
-  const rlx_ptr bias = RLX_AT(p.bias, matrix * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
-#else
-  const rlx_ptr bias = 0;
-#endif
+  const ExpertTile expert = find_expert(p.index, group % rlx_u32(RLX_TILES_M), p.w, p.bias);
+  RLX_COUNT_NO_EXPERT(group);
+  if (!expert.is_there) return;
   rlx_u32 rows[kXCopies];
   RLX_UNROLL for (rlx_u32 i = 0u; i < kXCopies; ++i) rows[i] = tile_rows[rlx_local_index / 8u + i * kRowsAtOnce];
   const WarpPlace warp = {rlx_warp % RLX_WARPS_M * kWarpM, rlx_warp / RLX_WARPS_M * kWarpN};
   const rlx_u32 begin = group / rlx_u32(RLX_TILES_M) * kColumns;
   RLX_LOOP for (rlx_u32 column = begin; column < min(begin + kColumns, rlx_u32(RLX_N)); column += RLX_TILE_N) {
-    if (!is_zero) multiply_columns(p, w, rows, column, warp);
-    store_columns(p, bias, column, is_zero);
+    if (!expert.is_zero) multiply_columns(p, expert.w, rows, column, warp);
+    store_columns(p, expert.bias, column, expert.is_zero);
     rlx_barrier();
   }
 }

@@ -114,19 +114,13 @@ RLX_MAIN {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
   if (group >= rlx_u32(RLX_TILES_M) * rlx_u32((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)) return;
   const rlx_u32 first_column = group / rlx_u32(RLX_TILES_M) * rlx_u32(RLX_TILE_N);
-  const rlx_u32 expert = find_rows(p.index, group % rlx_u32(RLX_TILES_M));
-  RLX_COUNT_OUTSIDE(group == 0u && rlx_local_index == 0u ? expert_rows[RLX_EXPERTS] : 0u);
-  if (expert > rlx_u32(RLX_EXPERTS)) return;
-  if (expert == rlx_u32(RLX_EXPERTS)) {
+  const ExpertTile expert = find_expert(p.index, group % rlx_u32(RLX_TILES_M), p.w, p.bias);
+  RLX_COUNT_NO_EXPERT(group);
+  if (!expert.is_there) return;
+  if (expert.is_zero) {
     store_zeros(first_column);
     return;
   }
-  const rlx_ptr w = p.w + rlx_ptr(rlx_i64(expert) * RLX_EXPERT_BYTES);
-#ifdef RLX_BIAS
-  const rlx_ptr bias = RLX_AT(p.bias, rlx_i64(expert) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
-#else
-  const rlx_ptr bias = 0;
-#endif
   const rlx_u32 warp = rlx_local_index / rlx_u32(RLX_SUBGROUP);
   const rlx_u32 warp_m = warp % rlx_u32(RLX_WARPS_M) * rlx_u32(RLX_TILE_M / RLX_WARPS_M);
   const rlx_u32 warp_n = warp / rlx_u32(RLX_WARPS_M) * 32u;
@@ -138,13 +132,13 @@ RLX_MAIN {
   }
   rlx_uvec4 x_next[RLX_X_LOADS];
   rlx_uvec4 w_next[RLX_W_LOADS];
-  load_pieces(w, first_column, 0u, x_next, w_next);
+  load_pieces(expert.w, first_column, 0u, x_next, w_next);
   stage_pieces(x_next, w_next);
   rlx_barrier();
   const rlx_u32 blocks = rlx_u32((RLX_K + RLX_TILE_K - 1) / RLX_TILE_K);
   RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
     // The last block is loaded and staged once more: a branch would cost more than that does.
-    load_pieces(w, first_column, min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), x_next, w_next);
+    load_pieces(expert.w, first_column, min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), x_next, w_next);
     RLX_UNROLL for (rlx_u32 step = 0u; step < rlx_u32(RLX_TILE_K / 16); ++step) {
       rlx_left_matrix left[RLX_MATRICES_M];
       RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
@@ -171,7 +165,7 @@ RLX_MAIN {
   coopMatStoreNV(sums[i][0], panels, warp * rlx_u32(RLX_SUM_PIECES), RLX_SUM_PITCH, false);               \
   coopMatStoreNV(sums[i][1], panels, warp * rlx_u32(RLX_SUM_PIECES) + 4u, RLX_SUM_PITCH, false);          \
   rlx_subgroup_barrier();                                                                                 \
-  store_sums(warp, bias, warp_m + rlx_u32(i * 16), first_column + warp_n);                                \
+  store_sums(warp, expert.bias, warp_m + rlx_u32(i * 16), first_column + warp_n);                                \
   rlx_subgroup_barrier();
   RLX_STORE_ROW(0)
 #if RLX_MATRICES_M > 1
