@@ -127,11 +127,19 @@ class Compiling(Refusal):
         graph = relu("f32", 4)
         for options, words in (({"dims": {"batch": (3, 2)}}, "batch"), ({"dims": {"batch": "1:2"}}, "batch"),
                                ({"precision": "f8"}, "mixed"), ({"arch": ["sm_90a"]}, "cuda"), ({"without": ["magic"]}, "magic"),
-                               ({"disabled_passes": ["magic"]}, "magic"), ({"optimisation": 9}, "optimisation")):
+                               ({"prefer": ["magic"]}, "magic"), ({"control": "magic"}, "regions"), ({"max_count": 0}, "max_count"),
+                               ({"max_iterations": "two"}, "max_iterations"), ({"disabled_passes": ["magic"]}, "magic"), ({"optimisation": 9}, "optimisation")):
             with self.assertRaises(ValueError) as caught:
                 compiled(graph, **options)
             self.assertIn(words, str(caught.exception))
         self.refused(rlx.CompileError, "abacus", compiled, graph, target="abacus")
+
+    def test_an_input_becomes_a_state(self):
+        graph = {"inputs": [tensor("x", "f32", 4), tensor("sum", "f32", 4)], "outputs": ["next"],
+                 "nodes": [node("add", ["x", "sum"], "next")]}
+        plan = compiled(graph, states={"sum": "next"}, serial=True, recompute=True, control="auto")
+        self.assertEqual([port.name for port in plan.inputs], ["x"])
+        self.assertEqual(list(plan.states), ["sum"])
 
     def test_progress_names_phases(self):
         phases = []

@@ -36,15 +36,22 @@ T field(const nb::dict& request, const char* name) {
   return nb::cast<T>(nb::object(request[name]));
 }
 
-std::optional<Precision> precision_of(const nb::dict& request) {
-  const auto name = field<std::optional<std::string>>(request, "precision");
-  if (!name) return std::nullopt;
+constexpr std::array kControls = {std::pair("unrolled", ControlFlow::Unrolled),
+                                  std::pair("auto", ControlFlow::Auto),
+                                  std::pair("regions", ControlFlow::Regions)};
+
+// The value of a word, which the field may leave out.
+template <class Value, size_t count>
+std::optional<Value> choice(const nb::dict& request, const char* name,
+                            const std::array<std::pair<const char*, Value>, count>& choices) {
+  const auto word = field<std::optional<std::string>>(request, name);
+  if (!word) return std::nullopt;
   std::string known;
-  for (const auto& [each, precision] : kPrecisions) {
-    if (*name == each) return precision;
+  for (const auto& [each, value] : choices) {
+    if (*word == each) return value;
     known += (known.empty() ? "" : ", ") + std::string(each);
   }
-  throw nb::value_error(("precision \"" + *name + "\" is none of " + known).c_str());
+  throw nb::value_error((std::string(name) + " \"" + *word + "\" is none of " + known).c_str());
 }
 
 void take_dims(const nb::dict& request, ImportOptions& options) {
@@ -70,6 +77,10 @@ ImportOptions import_options(const nb::dict& request) {
        field<std::map<std::string, std::vector<int64_t>>>(request, "input_shapes"))
     options.input_shapes.emplace(name, Shape(dims.begin(), dims.end()));
   options.constants = field<std::map<std::string, std::string>>(request, "constants");
+  options.states = field<std::map<std::string, std::string>>(request, "states");
+  options.max_iterations = field<std::optional<int64_t>>(request, "max_iterations");
+  for (const auto& [name, most] : field<std::map<std::string, int64_t>>(request, "max_counts"))
+    options.max_counts.emplace(name, most);
   options.auto_promote = field<bool>(request, "auto_promote");
   options.language.context = field<std::optional<int64_t>>(request, "context");
   options.language.chunks = field<std::vector<int64_t>>(request, "chunks");
@@ -96,6 +107,10 @@ CompileOptions compile_options(const nb::dict& request) {
   options.nvrtc = field<std::string>(request, "nvrtc");
   options.kernels_dir = field<std::string>(request, "kernels");
   options.without = field<std::vector<std::string>>(request, "without");
+  options.prefer = field<std::vector<std::string>>(request, "prefer");
+  options.control = choice(request, "control", kControls).value_or(options.control);
+  options.recompute = field<bool>(request, "recompute");
+  options.serial = field<bool>(request, "serial");
   options.disabled_passes = field<std::vector<std::string>>(request, "disabled_passes");
   options.external_weights = field<bool>(request, "external_weights");
   options.debug_section = field<bool>(request, "debug");
@@ -109,7 +124,7 @@ CompileRequest make_request(const nb::dict& request) {
                       .tokenizer = field<std::string>(request, "tokenizer"),
                       .kept = {.names = field<std::vector<std::string>>(request, "keep"),
                                .all = field<bool>(request, "keep_all")},
-                      .precision = precision_of(request),
+                      .precision = choice(request, "precision", kPrecisions),
                       .architectures = field<std::vector<std::string>>(request, "architectures"),
                       .options = compile_options(request)};
   using Entry = std::tuple<std::string, std::string, std::map<std::string, int64_t>>;

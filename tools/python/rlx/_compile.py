@@ -13,10 +13,13 @@ Dim = Union[int, Tuple[int, int], Tuple[int, int, int], List[Tuple[int, ...]]]
 
 def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("vulkan",), output: Optional[Path] = None,  # noqa: A001
             dims: Optional[Mapping[str, Dim]] = None, input_shapes: Optional[Mapping[str, Sequence[int]]] = None,
-            constants: Optional[Mapping[str, Any]] = None, entries: Optional[Mapping[str, Mapping[str, Any]]] = None,
+            constants: Optional[Mapping[str, Any]] = None, states: Optional[Mapping[str, str]] = None,
+            max_iterations: Optional[int] = None, max_count: Union[int, Mapping[str, int], None] = None, control: Optional[str] = None,
+            entries: Optional[Mapping[str, Mapping[str, Any]]] = None,
             arch: Sequence[str] = (), precision: Optional[str] = None, optimisation: int = 2, context: Optional[int] = None,
             chunks: Sequence[int] = (), tokenizer: Optional[Path] = None, keep: Union[Sequence[str], bool] = (), auto_promote: bool = False,
-            external_weights: bool = False, debug: bool = True, without: Sequence[str] = (), disabled_passes: Sequence[str] = (),
+            external_weights: bool = False, debug: bool = True, without: Sequence[str] = (), prefer: Sequence[str] = (),
+            disabled_passes: Sequence[str] = (), recompute: bool = False, serial: bool = False,
             kernels: Optional[Path] = None, nvrtc: Optional[Path] = None, cache: Union[bool, Path] = True, jobs: int = 0,
             progress: Union[bool, Callable[[str, float], None], None] = None) -> Plan:
     """Compiles a model to a Plan.
@@ -26,9 +29,12 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
     model: a graph file (.json, .rlxg, .onnx), a language model (.gguf, or a checkpoint's folder), or the bytes of such a file.
     target: "vulkan", a profile of it as "vulkan-khr-coop" or "vulkan-nvidia", "cuda", or several. output: the plan's file; None: the plan stays in memory.
     dims: symbols by name: a number fixes one; (least, most) or (least, most, multiple) leaves it to each run; a list of these makes a
-    program for each range. input_shapes, constants: of inputs of ONNX models. entries: {name: {"source": entry, dim: number, ...}},
+    program for each range. input_shapes, constants: of inputs of ONNX models. states: {input: the output that is its next
+    value}, which the plan keeps. max_iterations, max_count: bounds of ONNX loops and of results as long as the data decide, of all or by
+    name. control: "unrolled", "auto" or "regions". entries: {name: {"source": entry, dim: number, ...}},
     as rlxc --entry. arch: CUDA's, as "sm_90a". precision: "f32", "tf32", "f16", "bf16" or "mixed". context, chunks: of a language
-    model. tokenizer: a tokenizer.json, its folder or a GGUF file, which the plan is to carry (rlx.language.Tokenizer). keep: names of inner values that become outputs, or True for all. cache: a folder for compiled kernels, True for the usual
+    model. tokenizer: a tokenizer.json, its folder or a GGUF file, which the plan is to carry (rlx.language.Tokenizer).
+    keep: names of inner values that become outputs, or True for all. cache: a folder for compiled kernels, True for the usual
     one, False for none. progress: True, False, a function of (phase, seconds), or None: on a terminal and in notebooks.
 
     Raises CompileError (a ValueError), whose `diagnostics` hold all that was found: code, file, node, message, hint. Warns by
@@ -41,11 +47,13 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
     request = dict(
         model=os.fspath(model), targets=[target] if isinstance(target, str) else list(target), dims=_dims(dims or {}),
         input_shapes={name: list(map(int, shape)) for name, shape in (input_shapes or {}).items()},
-        constants={name: _constant(value) for name, value in (constants or {}).items()}, entries=_entries(entries or {}),
+        constants={name: _constant(value) for name, value in (constants or {}).items()}, states=dict(states or {}),
+        max_iterations=_bound("max_iterations", max_iterations), max_counts=_max_counts(max_count), control=control, entries=_entries(entries or {}),
         architectures=list(arch), precision=precision, optimisation=optimisation, context=context, chunks=list(chunks),
         tokenizer="" if tokenizer is None else os.fspath(tokenizer),
         keep=[] if isinstance(keep, bool) else list(keep), keep_all=keep is True, auto_promote=auto_promote,
-        external_weights=external_weights, debug=debug, without=list(without), disabled_passes=list(disabled_passes),
+        external_weights=external_weights, debug=debug, without=list(without), prefer=list(prefer),
+        recompute=recompute, serial=serial, disabled_passes=list(disabled_passes),
         kernels="" if kernels is None else os.fspath(kernels), nvrtc="" if nvrtc is None else os.fspath(nvrtc),
         cache=cache if isinstance(cache, bool) else os.fspath(cache), jobs=jobs)
     with show:
@@ -102,6 +110,18 @@ def _ranges(name, wanted):
     if not made:
         raise ArgumentError(f"dims {name!r}: no range", 1)
     return made
+
+
+def _bound(option, most):
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise ArgumentError(f"{option} {most!r} is no number from 1 on", 1)
+    return most
+
+
+def _max_counts(asked) -> Dict[str, int]:
+    """By the name of a node or its output; "" for all."""
+    counts = asked if isinstance(asked, Mapping) else {} if asked is None else {"": asked}
+    return {name: _bound("max_count", most) for name, most in counts.items()}
 
 
 def _entries(entries: Mapping[str, Mapping[str, Any]]):
