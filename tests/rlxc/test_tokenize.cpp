@@ -77,7 +77,9 @@ TEST_CASE("any plan carries the tokenizer that it is given") {
       "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
       "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 1], "sep": ["[SEP]", 2]},
       "decoder": {"type": "WordPiece", "prefix": "##"}})");
-  for (const std::string& given : {words, place.path("words")}) {
+  const std::string list = place.write("list/vocab.txt", "[UNK]\r\n[CLS]\n<end>\nwork\n##ing\n!");
+  place.write("list/tokenizer_config.json", R"({"sep_token": {"content": "<end>"}})");
+  for (const std::string& given : {words, place.path("words"), list, place.path("list")}) {
     const std::string plan = place.path("m.plan");
     const ToolResult made = place.rlxc(
         {model, "-o", plan, "--target", "vulkan", "--dim", "batch=2", "-q", "--tokenizer", given});
@@ -107,6 +109,10 @@ TEST_CASE("any plan carries the tokenizer that it is given") {
     CHECK(result.exit_code == 2);
     return result.errors;
   };
+  CHECK(refused(place.write("twice.txt", "[UNK]\n[CLS]\n[SEP]\n[CLS]\n"))
+            .find("a list of words that has \"[CLS]\" twice is not read") != std::string::npos);
+  CHECK(refused(place.write("few.txt", "[UNK]\na\n"))
+            .find("begins text with \"[CLS]\", which is no token") != std::string::npos);
   const auto has = [](const std::string& text, const std::string& part) {
     INFO(text);
     return text.find(part) != std::string::npos;

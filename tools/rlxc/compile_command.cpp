@@ -260,10 +260,10 @@ void add_compile_command(CLI::App& app, Action& action) {
          "the entries of a plan share its weights and states")
       ->allow_extra_args(false);
   add_import_options(app, arguments->import);
-  app.add_option(
-      "--tokenizer", arguments->tokenizer,
-      "A tokenizer.json, its folder, or a GGUF file, whose tokenizer the plan is to carry in "
-      "place of the model's own: for networks that read text, as sentence embeddings");
+  app.add_option("--tokenizer", arguments->tokenizer,
+                 "A tokenizer.json or vocab.txt, the folder of one, or a GGUF file, whose "
+                 "tokenizer the plan is to carry in "
+                 "place of the model's own: for networks that read text, as sentence embeddings");
   add_keep_options(app, arguments->kept);
   add_training_options(app, arguments->training);
   app.add_flag(

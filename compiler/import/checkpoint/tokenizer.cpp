@@ -17,6 +17,7 @@
 #include "compiler/import/checkpoint/piece_rules.h"
 #include "compiler/import/checkpoint/tokenizer_json.h"
 #include "compiler/import/checkpoint/word_cuts.h"
+#include "compiler/import/checkpoint/word_list.h"
 #include "compiler/import/checkpoint/word_rules.h"
 #include "compiler/import/gguf/model_parts.h"
 #include "compiler/import/gguf/text.h"
@@ -267,12 +268,6 @@ Frame find_frame(const JsonObject& file) {
   return frame;
 }
 
-// A token of tokenizer_config.json: its text, or an object with it.
-std::string named_token(const JsonObject& settings, std::string_view name) {
-  const JsonObject* object = find_object(settings, name);
-  return object ? text_or_empty(*object, "content") : text_or_empty(settings, name);
-}
-
 void add_ids(const Config& config, const JsonObject& settings, const Frame& frame,
              const TokenReader& tokens, MadeFile& made) {
   // Kinds of GGUF files have ids of their own where none are said.
@@ -343,12 +338,11 @@ Family family_of(const JsonObject& file, const JsonObject& model) {
 }
 
 // All keys, or none: `model` comes last, and without it nothing reads the others.
-void add_tokenizer(const std::string& folder, const JsonObject& file, const Config& config,
-                   MadeFile& made, Diagnostics& diagnostics) {
+void add_tokenizer(const std::string& folder, const JsonObject& file, const JsonObject& settings,
+                   const Config& config, MadeFile& made, Diagnostics& diagnostics) {
   const JsonObject* model = find_object(file, "model");
   if (model == nullptr) not_read("a tokenizer without a model");
   const Family family = family_of(file, *model);
-  const auto settings = read_json_file(folder, "tokenizer_config.json", diagnostics);
   if (family == Family::Bytes) {
     made.text("tokenizer.ggml.pre", std::string(name_of_cut(file, *model)));
   } else if (family == Family::Words) {
@@ -360,22 +354,46 @@ void add_tokenizer(const std::string& folder, const JsonObject& file, const Conf
   tokens.read(made);
   if (family == Family::Words && !tokens.unknown_id())
     not_read("a tokenizer of words whose \"unk_token\" is no token");
-  add_ids(config, settings.value_or(JsonObject()), find_frame(file), tokens, made);
-  add_templates(folder, settings.value_or(JsonObject()), made, diagnostics);
+  add_ids(config, settings, find_frame(file), tokens, made);
+  add_templates(folder, settings, made, diagnostics);
   constexpr std::array kNames = {"gpt2", "llama", "t5", "wordpiece"};  // by Family
   made.text("tokenizer.ggml.model", kNames.at(static_cast<size_t>(family)));
+}
+
+// The file of a folder's tokenizer; tokenizer.json where there is none.
+std::string file_in(const std::string& folder) {
+  std::error_code failed;
+  const auto has = [&](const char* name) {
+    return std::filesystem::exists(folder + "/" + name, failed);
+  };
+  return has(kWordList) && !has(kFile) ? kWordList : kFile;
+}
+
+// Reads the tokenizer of that file; false where there is none. Throws NotRead.
+bool read_file(const std::string& folder, const std::string& name, const Config& config,
+               MadeFile& made, Diagnostics& diagnostics) {
+  const auto given = read_json_file(folder, "tokenizer_config.json", diagnostics);
+  const JsonObject settings = given.value_or(JsonObject());
+  std::optional<JsonObject> file;
+  if (name.ends_with(".txt")) {
+    const auto words = read_text_file(folder, name, diagnostics);
+    if (words) file = tokenizer_of_words(*words, settings);
+  } else {
+    file = read_json_file(folder, name, diagnostics);
+  }
+  if (file) add_tokenizer(folder, *file, settings, config, made, diagnostics);
+  return file.has_value();
 }
 
 }  // namespace
 
 void read_tokenizer(const std::string& folder, const Config& config, MadeFile& made,
                     Diagnostics& diagnostics) {
-  const auto file = read_json_file(folder, kFile, diagnostics);
-  if (!file) return;
+  const std::string name = file_in(folder);
   try {
-    add_tokenizer(folder, *file, config, made, diagnostics);
+    read_file(folder, name, config, made, diagnostics);
   } catch (const NotRead& reason) {
-    diagnostics.warning(DiagCode::BadField, {folder + "/" + kFile, ""},
+    diagnostics.warning(DiagCode::BadField, {folder + "/" + name, ""},
                         reason.why + " is not read: the plan takes and gives ids alone");
   }
 }
@@ -385,7 +403,9 @@ namespace {
 using Section = std::optional<std::vector<std::byte>>;
 
 constexpr const char* kWanted =
-    "give a tokenizer.json as Hugging Face's tokenizers write it, its folder, or a GGUF file";
+    "give a tokenizer.json as Hugging Face's tokenizers write it, a vocab.txt of BERT's, the "
+    "folder "
+    "of one, or a GGUF file";
 
 Section section_of(const gguf::File& file, const std::string& path, int64_t context,
                    Diagnostics& diagnostics) {
@@ -399,18 +419,13 @@ Section section_of(const gguf::File& file, const std::string& path, int64_t cont
   return section;
 }
 
-Section section_of_json(const std::string& path, int64_t context, Diagnostics& diagnostics) {
+Section section_of_file(const std::string& path, int64_t context, Diagnostics& diagnostics) {
   const std::string folder = folder_of(path);
   const std::string name = std::filesystem::path(path).filename().string();
-  const auto file = read_json_file(folder, name, diagnostics);
-  if (!file) {
-    if (!diagnostics.has_errors())
-      diagnostics.error(DiagCode::FileMissing, {path, ""}, "there is no such file", kWanted);
-    return std::nullopt;
-  }
   MadeFile made;
   try {
-    add_tokenizer(folder, *file, Config(), made, diagnostics);
+    if (!read_file(folder, name, Config(), made, diagnostics) && !diagnostics.has_errors())
+      diagnostics.error(DiagCode::FileMissing, {path, ""}, "there is no such file", kWanted);
   } catch (const NotRead& reason) {
     diagnostics.error(DiagCode::UnsupportedOp, {path, ""}, reason.why + " is not read");
   }
@@ -423,14 +438,14 @@ Section section_of_json(const std::string& path, int64_t context, Diagnostics& d
 Section read_tokenizer_section(const std::string& path, int64_t context, Diagnostics& diagnostics) {
   std::error_code failed;
   if (std::filesystem::is_directory(path, failed))
-    return section_of_json(path + "/" + kFile, context, diagnostics);
+    return section_of_file(path + "/" + file_in(path), context, diagnostics);
   const FileResult mapped = map_file(path);
   if (const auto* fault = std::get_if<FileFault>(&mapped)) {
     diagnostics.error(fault->code, {path, ""}, fault->message, kWanted);
     return std::nullopt;
   }
   const auto& bytes = std::get<std::shared_ptr<const MappedFile>>(mapped)->bytes();
-  if (!gguf::has_magic(bytes)) return section_of_json(path, context, diagnostics);
+  if (!gguf::has_magic(bytes)) return section_of_file(path, context, diagnostics);
   const auto file = gguf::parse_file(bytes, path, diagnostics);
   return file ? section_of(*file, path, context, diagnostics) : std::nullopt;
 }

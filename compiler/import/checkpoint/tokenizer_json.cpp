@@ -48,6 +48,11 @@ std::vector<const JsonObject*> steps_of(const JsonObject& file, std::string_view
   return steps;
 }
 
+std::string named_token(const JsonObject& settings, std::string_view name) {
+  const JsonObject* object = find_object(settings, name);
+  return object ? text_or_empty(*object, "content") : text_or_empty(settings, name);
+}
+
 std::string pattern_of(const JsonObject& step, std::string_view kind) {
   const JsonObject* pattern = find_object(step, "pattern");
   return pattern ? text_or_empty(*pattern, kind) : "";

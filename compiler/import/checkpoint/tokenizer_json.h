@@ -24,6 +24,8 @@ const JsonValue* find(const JsonObject& object, std::string_view name);
 const JsonObject* find_object(const JsonObject& object, std::string_view name);
 bool is_true(const JsonObject& object, std::string_view name, bool absent = false);
 std::string text_or_empty(const JsonObject& object, std::string_view name);
+// A token of tokenizer_config.json: its text, or an object with it.
+std::string named_token(const JsonObject& settings, std::string_view name);
 // The pattern of a step that splits or replaces, by how it is given: "String" or "Regex"; empty
 // where it is given otherwise.
 std::string pattern_of(const JsonObject& step, std::string_view kind);

@@ -33,7 +33,7 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
     value}, which the plan keeps. max_iterations, max_count: bounds of ONNX loops and of results as long as the data decide, of all or by
     name. control: "unrolled", "auto" or "regions". entries: {name: {"source": entry, dim: number, ...}},
     as rlxc --entry. arch: CUDA's, as "sm_90a". precision: "f32", "tf32", "f16", "bf16" or "mixed". context, chunks: of a language
-    model. tokenizer: a tokenizer.json, its folder or a GGUF file, which the plan is to carry (rlx.language.Tokenizer).
+    model. tokenizer: a tokenizer.json or vocab.txt, the folder of one, or a GGUF file, which the plan is to carry (rlx.language.Tokenizer).
     keep: names of inner values that become outputs, or True for all. cache: a folder for compiled kernels, True for the usual
     one, False for none. progress: True, False, a function of (phase, seconds), or None: on a terminal and in notebooks.
 
