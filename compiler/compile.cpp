@@ -12,6 +12,7 @@
 #include "compiler/emit/compile_kernels.h"
 #include "compiler/emit/cuda_architecture.h"
 #include "compiler/emit/plan_writer.h"
+#include "compiler/emit/specialized_source.h"
 #include "compiler/ir/merge_weights.h"
 #include "compiler/lower/lower.h"
 #include "compiler/lower/schedule.h"
@@ -329,9 +330,14 @@ std::string kernel_text(const Program& program, const Step& step) {
   return std::string(kernel_row(program.kernels.at(index_of(step.kernel.value())).kernel).name);
 }
 
+std::string specialization_text(const Program& program, const Step& step) {
+  return step.kernel ? describe(program.kernels.at(index_of(*step.kernel))) : "";
+}
+
 StepEstimate estimate_of(const Program& program, const Step& step) {
   StepEstimate estimate{.entry = program.entry,
                         .kernel = kernel_text(program, step),
+                        .specialization = specialization_text(program, step),
                         .node = step.node,
                         .flops = step.flops,
                         .bytes = step.bytes_moved,

@@ -89,7 +89,8 @@ std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const Compil
 // A step as it would be run, and what it is expected to take.
 struct StepEstimate {
   std::string entry;
-  std::string kernel;  // "library" of the vendor's products, "copy" and "fill"
+  std::string kernel;          // "library" of the vendor's products, "copy" and "fill"
+  std::string specialization;  // of the kernel, in the words of the plan; empty of the others
   std::string node;
   uint64_t flops = 0;
   uint64_t bytes = 0;  // least traffic of the device's memory

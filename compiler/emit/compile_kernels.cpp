@@ -389,6 +389,8 @@ std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
     if (diagnostics.has_errors()) return std::nullopt;
     compiled.cuda = cuda_target(tools);
   }
+  std::optional<SharedDeclarations> declarations;
+  if (contains(set.targets, TargetKind::Vulkan)) declarations.emplace();
   const std::vector<Job> jobs = list_jobs(set, tools);
   std::vector<JobResult> results = run_jobs(jobs, tools);
   compiled.variants.resize(set.kernels.size());

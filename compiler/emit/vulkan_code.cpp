@@ -157,6 +157,13 @@ std::optional<KernelFault> check_facts(const ModuleFacts& facts,
 
 }  // namespace
 
+// Of glslang, which shaderc starts with the first compiler alive and ends with the last.
+struct SharedDeclarations::Holder {
+  shaderc::Compiler compiler;
+};
+SharedDeclarations::SharedDeclarations() : holder_(std::make_unique<Holder>()) {}
+SharedDeclarations::~SharedDeclarations() = default;
+
 KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
                             const KernelCodeOptions& options) {
   const auto [path, kernel] = find_kernel_text(specialization, sources, kGlsl);

@@ -3,6 +3,7 @@
 // are read back and checked.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,20 @@
 #include "compiler/emit/kernel_sources.h"
 
 namespace rlx {
+
+// While one lives, what shaderc makes of GLSL's built-in declarations serves all kernels; else each
+// makes it anew.
+class SharedDeclarations {
+ public:
+  SharedDeclarations();
+  ~SharedDeclarations();
+  SharedDeclarations(const SharedDeclarations&) = delete;
+  SharedDeclarations& operator=(const SharedDeclarations&) = delete;
+
+ private:
+  struct Holder;
+  std::unique_ptr<Holder> holder_;
+};
 
 // Compiles a kernel under the specialization. Thread-safe; the same arguments give the
 // same words.

@@ -16,4 +16,12 @@ int64_t SampledSizes::value(const Dim& size) const {
   return with_symbols(size, sampled).bound();
 }
 
+bool is_narrow(const Dim& size) {
+  bool narrow = true;
+  for_each_symbol(size, [&narrow](const FreeSymbol& symbol) {
+    narrow = narrow && symbol.maximum - symbol.minimum <= symbol.minimum;
+  });
+  return narrow;
+}
+
 }  // namespace rlx

@@ -23,6 +23,10 @@ class SampledSizes {
   uint32_t halvings_;
 };
 
+// Whether no symbol of the size is at its bound more than twice what it is at least, as where a
+// range is cut.
+bool is_narrow(const Dim& size);
+
 // What make(at) gives for `sizes` at their bound, at half of it and so on, as long as a size still
 // changes and none is 0; once for fixed sizes.
 template <typename Make>
@@ -41,6 +45,15 @@ auto at_sampled_sizes(const std::vector<Dim>& sizes, const Make& make) {
     last = std::move(values);
   }
   return made;
+}
+
+// The same for lines that are windows of images, but that the bound alone decides where it is
+// narrow: tiles of windows lose more at a bound that they were not chosen for than they gain at
+// smaller images (tests/bench/results/2026-11-27-h200-free.md).
+template <typename Make>
+auto at_sampled_windows(const Dim& lines, const Make& make) {
+  using Made = std::vector<std::invoke_result_t<Make, const SampledSizes&>>;
+  return is_narrow(lines) ? Made{make(SampledSizes(0))} : at_sampled_sizes({lines}, make);
 }
 
 // Candidates at the same sizes; the first size of the candidate whose time exceeds the least time

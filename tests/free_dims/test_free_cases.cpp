@@ -3,10 +3,12 @@
 // is compiled for larger ones, and at the case's own sizes, at the largest and at 1 it gives what
 // the evaluator gives of a graph of those sizes. Ops of which no case runs so are refused by name.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "compiler/import/weights.h"
 #include "compiler/ops/op_def.h"
@@ -302,26 +304,72 @@ void check_each_size(const Place& place, const Case& test, Tally& tally) {
   for (const int64_t size : sizes_of(test)) ++tally.counts[outcome_of(place, test, {size})];
 }
 
+// The sets of sizes that check() is sure to try of a case.
+using TriedSizes = std::vector<std::set<int64_t>>;
+TriedSizes all_at_once(const Case& test) {
+  return {sizes_of(test)};
+}
+TriedSizes each_by_itself(const Case& test) {
+  TriedSizes tried;
+  for (const int64_t size : sizes_of(test)) tried.push_back({size});
+  return tried;
+}
+
+// How the cases of a family are checked.
+struct Way {
+  void (*check)(const Place& place, const Case& test, Tally& tally);
+  TriedSizes (*tried)(const Case& test);
+};
+constexpr Way kAllSizes{check_case, all_at_once};
+constexpr Way kEachSize{check_each_size, each_by_itself};
+
+// Brings the kernels of the cases into the cache, on all cores: a plan of a case has one or two,
+// and compiling them takes most of a check's time.
+void compile_beforehand(const std::vector<const Case*>& cases, const Place& place, const Way& way) {
+  std::vector<std::pair<const Case*, std::set<int64_t>>> jobs;
+  for (const Case* test : cases) {
+    for (const std::set<int64_t>& sizes : way.tried(*test)) jobs.emplace_back(test, sizes);
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next.fetch_add(1); i < jobs.size(); i = next.fetch_add(1)) {
+      Outcome outcome = Outcome::Fixed;
+      Diagnostics diagnostics;
+      try {
+        auto module = free_module(*jobs[i].first, jobs[i].second, Least::One, outcome);
+        if (module) compile_to_bytes(std::move(*module), options_for(place), diagnostics);
+      } catch (const std::exception&) {
+        continue;  // check() meets it again, and tells
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Every RLX_FREE_EVERY-th case, from a place that differs from family to family.
 size_t step_of_cases() {
   const char* every = std::getenv("RLX_FREE_EVERY");
   return every == nullptr ? 1 : std::max<size_t>(std::strtoul(every, nullptr, 10), 1);
 }
 
-using CheckCase = void (*)(const Place& place, const Case& test, Tally& tally);
-
 // vulkan_target: null for cases of CUDA alone.
-void check_family(const std::vector<Case>& cases, CheckCase check, const char* vulkan_target,
+void check_family(const std::vector<Case>& all_cases, const Way& way, const char* vulkan_target,
                   const std::vector<std::string>& without = {}) {
+  std::vector<const Case*> cases;
+  for (size_t i = 0; i < all_cases.size(); i += step_of_cases()) cases.push_back(&all_cases[i]);
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
     const bool is_vulkan = device->info().architecture == 0;
     if (is_vulkan && vulkan_target == nullptr) continue;
     const Place place{*device, is_vulkan ? vulkan_target : "cuda", without};
     std::map<std::string, Tally> tallies;
-    for (size_t i = 0; i < cases.size(); i += step_of_cases()) {
-      Tally& tally = tallies[cases[i].op];
-      check(place, cases[i], tally);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      Tally& tally = tallies[cases[i]->op];
+      way.check(place, *cases[i], tally);
       if (tally.counts[Outcome::Skipped] > 0) break;  // others lack it too
+      if (i == 0) compile_beforehand(cases, place, way);
     }
     for (auto& [op, tally] : tallies) {
       std::cout << "  " << op << " on " << device->info().id << ": " << tally.counts[Outcome::Right]
@@ -335,9 +383,9 @@ void check_family(const std::vector<Case>& cases, CheckCase check, const char* v
 
 }  // namespace
 
-#define RLX_OPS(family, ...)                              \
-  TEST_CASE("free sizes of " #family, "[" #family "]") {  \
-    check_family(family##_cases(), check_case, "vulkan"); \
+#define RLX_OPS(family, ...)                             \
+  TEST_CASE("free sizes of " #family, "[" #family "]") { \
+    check_family(family##_cases(), kAllSizes, "vulkan"); \
   }
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
@@ -345,7 +393,7 @@ void check_family(const std::vector<Case>& cases, CheckCase check, const char* v
 // Tensor cores and cooperative matrices.
 TEST_CASE("free sizes of products on matrix units", "[matrices]") {
   for (const std::vector<Case>& cases : {matmul_cases(), cooperative_matrix_cases()})
-    check_family(cases, check_each_size, "vulkan-nvidia");
+    check_family(cases, kEachSize, "vulkan-nvidia");
 }
 
 // Products of halves in large tiles, whose lines alone are free, where smaller tiles or the library
@@ -367,23 +415,22 @@ TEST_CASE("free lines of products in large tiles", "[large_tiles]") {
                    .inputs = {x, w, std::nullopt, tensor(DType::bf16, {270, 208})},
                    .attributes = R"({"trans_w": true})",
                    .tolerance = Tolerance::Sum});
-  check_family(cases, check_each_size, nullptr,
-               {"matmul_mma", "library", "matvec", "matvec_stream"});
+  check_family(cases, kEachSize, nullptr, {"matmul_mma", "library", "matvec", "matvec_stream"});
 }
 
 // Of which the number of images alone is free there.
 TEST_CASE("free numbers and sizes of images by windows in large tiles", "[large_tiles]") {
-  check_family(conv_window_cases(), check_each_size, nullptr, {"conv_mma"});
+  check_family(conv_window_cases(), kEachSize, nullptr, {"conv_mma"});
 }
 
 TEST_CASE("free sizes of attention on matrix units", "[attention_matrices]") {
   for (const std::vector<Case>& cases : {attention_cases(), attention_matrix_cases()})
-    check_family(cases, check_each_size, "vulkan-nvidia");
+    check_family(cases, kEachSize, "vulkan-nvidia");
 }
 
 TEST_CASE("free sizes of convolutions on matrix units", "[conv_matrices]") {
   for (const std::vector<Case>& cases : {conv_cases(), cooperative_conv_cases()})
-    check_family(cases, check_each_size, "vulkan-nvidia");
+    check_family(cases, kEachSize, "vulkan-nvidia");
 }
 
 }  // namespace rlx::test

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -190,10 +191,36 @@ bool has_same_kernels(const Session::BoundEntry& free, const Session::BoundEntry
   });
 }
 
+// Whether a plan of the binding's sizes may have the kernels of the free one: each of its kernels
+// is among them. Asked before any is compiled, as most have not.
+bool may_have_same_kernels(const Session::BoundEntry& free, const Prepared& prepared,
+                           const CompileOptions& options) {
+  Diagnostics diagnostics;
+  const auto fixed = estimate_steps(prepared.module, options, diagnostics);
+  if (!fixed) return true;  // the compilation says why not
+  std::set<std::pair<std::string, Defines>> ours;
+  for (const fb::Step* step : steps_of(free)) {
+    if (step->kind() != fb::StepKind::Dispatch) continue;
+    const fb::Kernel& kernel = free.plan->kernel(step->kernel());
+    ours.emplace(PlanView::text(kernel.name()),
+                 defines_of(PlanView::text(kernel.specialization())));
+  }
+  return std::ranges::all_of(*fixed, [&](const StepEstimate& step) {
+    const Defines theirs = defines_of(step.specialization);
+    return step.specialization.empty() || std::ranges::any_of(ours, [&](const auto& kernel) {
+             return kernel.first == step.kernel && has_same_defines(kernel.second, theirs);
+           });
+  });
+}
+
 // Of the session's last run, whose sizes `prepared` has.
 std::string check_bits(Session& session, const Prepared& prepared,
-                       const std::shared_ptr<Device>& device, const CompileOptions& options,
+                       const std::shared_ptr<Device>& device, CompileOptions options,
                        FreeTally& tally) {
+  options.targets = {device->info().architecture == 0 ? "vulkan" : "cuda"};
+  Session::BoundEntry free_entry;
+  require(session.bound_entry(0, free_entry));
+  if (!may_have_same_kernels(free_entry, prepared, options)) return {};
   Diagnostics diagnostics;
   const auto plan = compile_plan(prepared.module, options, diagnostics);
   if (!plan) return "a plan of this size is refused: " + diagnostics.text();
@@ -201,9 +228,7 @@ std::string check_bits(Session& session, const Prepared& prepared,
   std::unique_ptr<Session> fixed;
   require(device->load(*plan, {}, loaded));
   require(Session::create(plan, loaded, false, {}, fixed));
-  Session::BoundEntry free_entry;
   Session::BoundEntry fixed_entry;
-  require(session.bound_entry(0, free_entry));
   require(fixed->bound_entry(0, fixed_entry));
   if (!has_same_kernels(free_entry, fixed_entry)) return {};
   set_inputs(*fixed, prepared);

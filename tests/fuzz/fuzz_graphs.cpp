@@ -7,9 +7,12 @@
 #include <fstream>
 #include <iostream>
 
+#include "compiler/emit/nvrtc.h"
+#include "compiler/emit/vulkan_code.h"
 #include "tests/fuzz/fuzz_graph.h"
 #include "tests/support/harness.h"
 
+using namespace rlx;
 using namespace rlx::test;
 
 namespace {
@@ -121,7 +124,10 @@ size_t campaign(const Options& options, size_t& checked) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Random graphs on every device present, against the evaluator");
+  CLI::App app(
+      "Random graphs on every device present, against the evaluator.\nMost of the time goes into "
+      "compiling kernels: on many cores run as many of these as there are, each with seeds of its "
+      "own and RLX_TEST_JOBS=1.");
   app.add_option("--first", options.first, "First seed")->capture_default_str();
   app.add_option("--count", options.count, "Number of graphs")->capture_default_str();
   app.add_option("--seconds", options.seconds, "Start no graph after this time; 0: no limit")
@@ -137,6 +143,10 @@ int main(int argc, char** argv) {
                "Graphs with symbols, one plan for all of their values each");
   app.add_flag("--print", options.print, "Print every graph");
   CLI11_PARSE(app, argc, argv);
+  // What compilers make ready once stays ready between graphs.
+  const SharedDeclarations declarations;
+  Diagnostics without_cuda;
+  const auto nvrtc = Nvrtc::open({}, without_cuda);
   size_t checked = 0;
   if (options.replay.empty())
     options.replay = options.symbols ? "tests/fuzz/free_graphs" : "tests/fuzz/graphs";

@@ -2,6 +2,7 @@
 // Sizes that depend on symbols: arithmetic, what is known of them, and who hears of numbers.
 #include "compiler/support/dim.h"
 #include "compiler/support/required_size.h"
+#include "compiler/support/sampled_sizes.h"
 #include "compiler/support/shape.h"
 #include "tests/support/catch.h"
 
@@ -205,6 +206,19 @@ TEST_CASE("shapes with free sizes broadcast, reshape and count", "[dim]") {
   const auto heads = reshape_strides(shape, dense_strides(shape), {batch, seq, 12, 64});
   CHECK(heads == Strides{seq * 768, 768, 64, 1});
   CHECK(reshape_strides(shape, dense_strides(shape), {batch * seq, 768}) == Strides{768, 1});
+}
+
+TEST_CASE("windows_are_tried_at_the_bound_of_a_narrow_range_and_at_its_halves_too_of_a_wide_one",
+          "[dim]") {
+  const auto values_of = [](const Dim& size) {
+    return at_sampled_windows(size, [&size](const SampledSizes& at) { return at.value(size); });
+  };
+  using Values = std::vector<int64_t>;
+  CHECK(values_of(12) == Values{12});
+  CHECK(values_of(free_dim("height", 257, 512)) == Values{512});
+  CHECK(values_of(free_dim("height", 256, 512) * 3) == Values{1536});
+  CHECK(values_of(free_dim("height", 255, 512)) == Values{512, 256, 255});
+  CHECK(values_of(free_dim("images", 0, 5)) == Values{5, 2, 1});
 }
 
 }  // namespace rlx::test

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
+#include <string>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/prepare.h"
@@ -193,6 +194,8 @@ CompileOptions test_options(int optimisation) {
   }
   options.cache_dir = std::string(RLX_BUILD_DIR) + "/kernel-cache";
   options.trust_cache = true;
+  if (const char* jobs = std::getenv("RLX_TEST_JOBS"); jobs != nullptr)
+    options.jobs = static_cast<uint32_t>(std::stoul(jobs));
   return options;
 }
 

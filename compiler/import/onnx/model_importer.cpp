@@ -355,8 +355,9 @@ class ModelImporter {
     throw Refusal{.code = DiagCode::UnboundSymbol,
                   .message = "dim " + std::to_string(axis) + " of " + what + ", symbol " +
                              in_quotes(name) + ", has no value",
-                  .hint = "give it with --dim " + name +
-                          "=N or the whole shape with --input-shape " + input + "=..."};
+                  .hint = "give it with --dim " + name + "=N, leave it to the run with --dim " +
+                          name + "=MIN:MAX, or give the whole shape with --input-shape " + input +
+                          "=..."};
   }
 
   static Shape checked_shape(const Shape& shape, const onnx::TypeProto::Tensor& tensor,

@@ -422,7 +422,7 @@ void finish(WgmmaDispatch& dispatch, LowerContext& ctx, const FusedProduct& fuse
 
 std::vector<TiledSize> tiled_sizes(const WindowProduct& product) {
   const FusedProduct& fused = product.fused;
-  return at_sampled_sizes({fused.product.m}, [&product, &fused](const SampledSizes& at) {
+  return at_sampled_windows(fused.product.m, [&product, &fused](const SampledSizes& at) {
     TiledSize size = tiled_size(fused, at);
     size.k = depth_of_steps(product);
     size.window_bytes = at.value(all_bytes(fused));

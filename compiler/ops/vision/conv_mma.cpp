@@ -136,7 +136,7 @@ std::vector<ConvProduct> ring_products(const OfferContext& at, const Convolution
   const Dim m = conv.images * conv.window.out_count();
   const bool in_parts = is_in_parts(at, conv);
   const int64_t bundled = bundled_groups(conv);
-  return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
+  return at_sampled_windows(m, [&](const SampledSizes& sizes) {
     return ConvProduct{.m = sizes.value(m),
                        .n = conv.group_out * bundled,
                        .k = depth_of(conv) * bundled,
