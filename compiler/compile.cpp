@@ -152,6 +152,9 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
     std::vector<std::string> log;
     build.target = with_model(known, options, log);
     for (const std::string& name : options.prefer) log.push_back("--prefer " + name);
+    for (const TunedTarget& tuned : options.tuned) {
+      if (tuned.target == known.name) log.push_back("forms tuned on " + tuned.device);
+    }
     build.module = compilation.module;
     if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, build.target.get()),
                     diagnostics, log)) {
@@ -175,13 +178,19 @@ void schedule_programs(TargetBuild& build, const CompileOptions& options) {
   }
 }
 
+const FormTable* tuned_forms(const CompileOptions& options, std::string_view target) {
+  const auto tuned = std::ranges::find(options.tuned, target, &TunedTarget::target);
+  return tuned == options.tuned.end() ? nullptr : &tuned->forms;
+}
+
 bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
   const LowerOptions lowering{.target = build.target.get(),
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
                                               : ProductPrecision::F32,
                               .without = &options.without,
-                              .prefer = &options.prefer};
+                              .prefer = &options.prefer,
+                              .tuned = tuned_forms(options, build.target->name)};
   for (const Graph& graph : build.module.entries) {
     std::vector<StepRegion>& regions = build.regions.emplace_back();
     auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
@@ -312,16 +321,6 @@ bool compile(Compilation& compilation, const CompileOptions& options, Diagnostic
   return true;
 }
 
-void summarise(const Compilation& compilation, CompileSummary& summary) {
-  for (const PlanEntry& entry : compilation.content.entries) {
-    summary.steps += entry.program->steps.size();
-    summary.arena_bytes = std::max(summary.arena_bytes, entry.schedule->arena_bytes);
-    summary.arena_lower_bound_bytes =
-        std::max(summary.arena_lower_bound_bytes, entry.schedule->lower_bound_bytes);
-  }
-  summary.kernels = compilation.kernels.kernels.size();
-}
-
 std::string kernel_text(const Program& program, const Step& step) {
   if (step.kind == StepKind::LibraryGemm) return "library";
   if (step.kind == StepKind::Copy) return "copy";
@@ -343,6 +342,20 @@ StepEstimate estimate_of(const Program& program, const Step& step) {
     };
   }
   return estimate;
+}
+
+void summarise(const Compilation& compilation, CompileSummary& summary) {
+  for (const PlanEntry& entry : compilation.content.entries) {
+    summary.steps += entry.program->steps.size();
+    summary.arena_bytes = std::max(summary.arena_bytes, entry.schedule->arena_bytes);
+    summary.arena_lower_bound_bytes =
+        std::max(summary.arena_lower_bound_bytes, entry.schedule->lower_bound_bytes);
+    const Program& program = *entry.program;
+    for (const Step& step : program.steps) summary.estimates.push_back(estimate_of(program, step));
+    summary.form_choices.insert(summary.form_choices.end(), program.form_choices.begin(),
+                                program.form_choices.end());
+  }
+  summary.kernels = compilation.kernels.kernels.size();
 }
 
 ArenaSummary summarise_arena(const TargetBuild& build, size_t index) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
@@ -114,20 +115,25 @@ std::span<const WgmmaTile> tiles_for(const TiledSize& size) {
   return kWgmmaTiles;
 }
 
-struct TileChoice {
+struct WgmmaChoice {
   WgmmaTile tile;
   double microseconds;
+
+  [[nodiscard]] std::string text() const {
+    return "128x" + std::to_string(tile.columns) + " tiles, " +
+           (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side");
+  }
 };
-// One tile for all of the sizes.
-TileChoice choose(const DeviceModel& device, std::span<const TiledSize> sizes) {
+std::vector<std::vector<WgmmaChoice>> candidates_for(const DeviceModel& device,
+                                                     std::span<const TiledSize> sizes) {
   const std::span<const WgmmaTile> tiles = tiles_for(sizes.front());
-  std::vector<std::vector<TileChoice>> candidates;
+  std::vector<std::vector<WgmmaChoice>> candidates;
   for (const WgmmaTile& tile : tiles) {
-    std::vector<TileChoice>& at_sizes = candidates.emplace_back();
+    std::vector<WgmmaChoice>& at_sizes = candidates.emplace_back();
     for (const TiledSize& size : sizes)
       at_sizes.push_back({tile, wgmma_tile_microseconds(device, size, tile)});
   }
-  return least_excess(candidates, [](const TileChoice& choice) { return choice.microseconds; });
+  return candidates;
 }
 
 // ---- what the kernel takes ----
@@ -484,7 +490,9 @@ std::string wgmma_window_refusal(const OfferContext& at, const WindowProduct& gi
 }
 
 double wgmma_microseconds(const DeviceModel& device, const TiledSize& size) {
-  return choose(device, {&size, 1}).microseconds;
+  const auto candidates = candidates_for(device, {&size, 1});
+  return least_excess(candidates, [](const WgmmaChoice& choice) { return choice.microseconds; })
+      .microseconds;
 }
 
 double wgmma_time(const OfferContext& at, const FusedProduct& fused) {
@@ -502,7 +510,7 @@ double wgmma_window_time(const OfferContext& at, const WindowProduct& product) {
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(fused);
-  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_A_PITCH", product.a.line)
       .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
@@ -521,7 +529,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
 bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
   const Product& product = given.fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(given);
-  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_WINDOW", 1)
       .define("RLX_CHANNELS", given.channels)
