@@ -30,7 +30,8 @@ struct ModelForTarget {
 // What a tuner measured for a target.
 struct TunedTarget {
   std::string target;
-  std::string device;  // with its driver, for the plan's notes
+  std::string device;  // as the driver says it
+  std::string driver;
   FormTable forms;
 };
 

@@ -26,8 +26,7 @@ class TimedDevice {
                        .node = "a",
                        .kernel = "matmul",
                        .estimate = 10,
-                       .samples = {time - noise, time - noise, time, time + noise,
-                                   time + noise}}}};
+                       .samples = {time - noise, time - noise, time, time + noise, time + noise}}}};
   }
 
   // Every round, as the tuner does them. The plans that were timed.

@@ -228,8 +228,10 @@ int measure_forms(const CompileArguments& arguments, const Module& module, const
     tool::say_error("rlxc", status.message());
     return static_cast<int>(tool::exit_code_for(status.code()));
   }
-  options.tuned = {
-      {.target = tuned.target, .device = tune::device_text(tuned), .forms = tuned.winners()}};
+  options.tuned = {{.target = tuned.target,
+                    .device = tuned.device,
+                    .driver = tuned.driver,
+                    .forms = tuned.winners()}};
   if (!arguments.quiet) std::fputs(tune::report_text(tuned).c_str(), stdout);
   return report_written(tune::write_form_file(form_file(arguments), tuned));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// {"rlx_tuned_forms": 1, "target": ..., "device": ..., "forms": {KEY: FORM},
-//  "problems": [{"problem": ..., "nodes": N, "forms": [{"taken": {KEY: FORM}, "us": ...}]}]}
+// {"rlx_tuned_forms": 1, "target": ..., "device": ..., "driver": ..., "forms": {KEY: FORM},
+//  "problems": [{"problem": ..., "nodes": [{"entry": ..., "node": ...}], "us": of the form that is
+//    taken, "forms": [{"taken": {KEY: FORM}, "kernels": ..., "estimate_us": ..., "us": ...}]}]}
 #include "tools/tune_forms/form_file.h"
 
 #include <algorithm>
@@ -34,23 +35,23 @@ Json problem_json(const TunedProblem& problem) {
   for (const Variation& variation : problem.variations) {
     if (variation.is_timed) forms.push_back(variation_json(variation));
   }
-  return {{"problem", problem.problem}, {"nodes", problem.nodes}, {"forms", std::move(forms)}};
+  Json nodes = Json::array();
+  for (const NodeName& name : problem.nodes)
+    nodes.push_back({{"entry", name.entry}, {"node", name.node}});
+  return {{"problem", problem.problem},
+          {"nodes", std::move(nodes)},
+          {"us", problem.won().microseconds},
+          {"forms", std::move(forms)}};
 }
 
 }  // namespace
 
-std::string device_text(const FormTuneReport& report) {
-  return report.device + ", driver " + report.driver;
-}
-
 Status write_form_file(const std::string& path, const FormTuneReport& report) {
   Json problems = Json::array();
   for (const TunedProblem& problem : report.problems) problems.push_back(problem_json(problem));
-  const Json json = {{kMark, kVersion},
-                     {"target", report.target},
-                     {"device", device_text(report)},
-                     {"forms", report.winners()},
-                     {"problems", std::move(problems)}};
+  const Json json = {{kMark, kVersion},           {"target", report.target},
+                     {"device", report.device},   {"driver", report.driver},
+                     {"forms", report.winners()}, {"problems", std::move(problems)}};
   const std::string text = json.dump(1) + "\n";
   OutputFile file;
   RLX_RETURN_IF_ERROR(OutputFile::create(path, OutputUse::Result, file));
@@ -72,8 +73,8 @@ std::optional<TunedTarget> read_form_file(const std::string& path, Diagnostics& 
     return json.contains(name) && json[name].is_string();
   };
   const bool is_known = json.is_object() && json.contains(kMark) && json[kMark] == kVersion &&
-                        is_text("target") && is_text("device") && json.contains("forms") &&
-                        json["forms"].is_object();
+                        is_text("target") && is_text("device") && is_text("driver") &&
+                        json.contains("forms") && json["forms"].is_object();
   const auto is_form = [](const Json& form) { return form.is_string(); };
   if (!is_known || !std::ranges::all_of(json["forms"], is_form)) {
     diagnostics.error(DiagCode::FileFormat, {path, ""}, "no file of tuned forms of version 1",
@@ -82,6 +83,7 @@ std::optional<TunedTarget> read_form_file(const std::string& path, Diagnostics& 
   }
   return TunedTarget{.target = json["target"],
                      .device = json["device"],
+                     .driver = json["driver"],
                      .forms = json["forms"].get<FormTable>()};
 }
 

@@ -12,9 +12,6 @@
 
 namespace rlx::tune {
 
-// "NVIDIA H200, driver NVIDIA 580.82.07", as the plan's notes have it.
-std::string device_text(const FormTuneReport& report);
-
 Status write_form_file(const std::string& path, const FormTuneReport& report);
 
 // nullopt where anything was reported.

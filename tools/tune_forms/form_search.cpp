@@ -13,8 +13,6 @@ constexpr double kClearGain = 0.03;
 // Clocks of devices do not resolve less: microseconds a node.
 constexpr double kLeastGain = 0.1;
 
-using Place = std::pair<std::string, std::string>;  // entry, node
-
 double quantile(std::vector<double> sorted, double share) {
   std::ranges::sort(sorted);
   return sorted.at(static_cast<size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5));
@@ -23,7 +21,7 @@ double quantile(std::vector<double> sorted, double share) {
 // What all nodes of one problem did in one plan.
 struct ProblemRun {
   std::vector<FormChoice> choices;
-  std::set<Place> nodes;
+  std::set<NodeName> nodes;
   std::vector<double> sums;  // by run
   double estimate = 0;
   std::set<std::string> kernels;
@@ -32,7 +30,7 @@ struct ProblemRun {
 
 std::map<std::string, ProblemRun> by_problem(const TimedPlan& plan) {
   std::map<std::string, ProblemRun> runs;
-  std::map<Place, std::string> problem_of;
+  std::map<NodeName, std::string> problem_of;
   for (const FormChoice& choice : plan.choices) {
     ProblemRun& run = runs[choice.problem];
     run.choices.push_back(choice);
@@ -86,7 +84,8 @@ size_t winner_of(const TunedProblem& problem) {
   size_t best = 0;
   for (size_t v = 1; v < problem.variations.size(); ++v) {
     const Variation& variation = problem.variations[v];
-    if (!variation.is_timed || !is_clear_win(variation, problem.chosen(), problem.nodes)) continue;
+    if (!variation.is_timed || !is_clear_win(variation, problem.chosen(), problem.nodes.size()))
+      continue;
     if (best == 0 || variation.microseconds < problem.variations[best].microseconds) best = v;
   }
   return best;
@@ -121,7 +120,7 @@ void FormSearch::add(const TimedPlan& plan) {
       continue;
     }
     const ProblemRun& run = found->second;
-    problem.nodes = run.nodes.size();
+    problem.nodes.assign(run.nodes.begin(), run.nodes.end());
     time_variation(problem.variations[*now], run);
     // Choices that this one met first.
     for (const FormChoice& choice : run.choices) {
@@ -166,7 +165,7 @@ void FormSearch::confirm(const TimedPlan& tuned, const TimedPlan& plain) {
     Variation& winner = problem.variations[problem.winner];
     time_variation(winner, with->second);
     time_variation(problem.variations.front(), without->second);
-    if (!is_clear_win(winner, problem.chosen(), problem.nodes)) problem.winner = 0;
+    if (!is_clear_win(winner, problem.chosen(), problem.nodes.size())) problem.winner = 0;
   }
 }
 

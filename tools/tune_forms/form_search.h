@@ -24,6 +24,12 @@ struct TimedStep {
   std::vector<double> samples;  // microseconds in each of the runs
 };
 
+struct NodeName {
+  std::string entry;
+  std::string node;
+  auto operator<=>(const NodeName&) const = default;
+};
+
 struct TimedPlan {
   std::vector<FormChoice> choices;
   std::vector<TimedStep> steps;
@@ -31,20 +37,20 @@ struct TimedPlan {
 
 // Forms for the choices of a node, and what all nodes of the problem take by them.
 struct Variation {
-  FormTable forms;              // empty: as estimates choose
-  std::string kernels;          // of the steps
-  std::string taken;            // by every choice: "conv_mma ring; 64x64 tiles, 4 warps, ..."
+  FormTable forms;      // empty: as estimates choose
+  std::string kernels;  // of the steps
+  std::string taken;    // by every choice: "conv_mma ring; 64x64 tiles, 4 warps, ..."
   double estimate = 0;
-  double microseconds = 0;      // median over the runs of the sum over the steps
-  double spread = 0;            // half of the distance between the quartiles
-  bool is_timed = false;        // else it waits, or was not to be had
-  bool is_refused = false;      // a form that was asked for did not fit all of the nodes
+  double microseconds = 0;  // median over the runs of the sum over the steps
+  double spread = 0;        // half of the distance between the quartiles
+  bool is_timed = false;    // else it waits, or was not to be had
+  bool is_refused = false;  // a form that was asked for did not fit all of the nodes
 };
 
 // All nodes that compute the same.
 struct TunedProblem {
   std::string problem;
-  size_t nodes = 0;
+  std::vector<NodeName> nodes;
   std::vector<Variation> variations;  // first that of the estimates
   size_t winner = 0;
   std::set<std::string> known_choices;  // keys whose close forms are in the list

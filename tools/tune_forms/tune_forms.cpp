@@ -32,9 +32,9 @@ Status find_target_of(const CompileOptions& compile, const Device& device, std::
   for (const std::string& name : compile.targets) {
     const Target* known = find_target(name);
     // A device without a kind takes them all.
-    const bool fits = known != nullptr && (!device.info().target ||
-                                           static_cast<uint32_t>(known->kind) ==
-                                               static_cast<uint32_t>(*device.info().target));
+    const bool fits = known != nullptr &&
+                      (!device.info().target || static_cast<uint32_t>(known->kind) ==
+                                                    static_cast<uint32_t>(*device.info().target));
     if (fits) fitting.push_back(name);
   }
   if (fitting.size() == 1) {
@@ -110,7 +110,7 @@ class FormTuner {
       options_.progress(text_of("plan ", report_.rounds + 1, ", ", forms.size(),
                                 " forms other than by estimate"));
     ++report_.rounds;
-    compile_.tuned = {{.target = report_.target, .device = {}, .forms = forms}};
+    compile_.tuned = {{.target = report_.target, .device = {}, .driver = {}, .forms = forms}};
     Diagnostics diagnostics;
     auto bytes = compile_to_bytes(module_, compile_, diagnostics, &built.summary);
     if (!bytes) {
@@ -276,17 +276,17 @@ Status tune_forms(const Module& module, const CompileOptions& compile, const std
 }
 
 std::string report_text(const FormTuneReport& report) {
-  std::string text = text_of("tuned ", report.target, " for ", report.device, ", driver ",
-                             report.driver, ": ", report.rounds, " plans, ",
-                             number(report.seconds, "%.1f"), " s\n");
+  std::string text =
+      text_of("tuned ", report.target, " for ", report.device, ", driver ", report.driver, ": ",
+              report.rounds, " plans, ", number(report.seconds, "%.1f"), " s\n");
   size_t timed = 0;
   size_t won = 0;
   for (const TunedProblem& problem : report.problems) {
     for (const Variation& variation : problem.variations) timed += variation.is_timed ? 1 : 0;
     if (problem.winner == 0) continue;
     ++won;
-    text += text_of("  ", problem.problem, " (", problem.nodes,
-                    problem.nodes == 1 ? " node): " : " nodes): ", form_text(problem.won()),
+    text += text_of("  ", problem.problem, " (", problem.nodes.size(),
+                    problem.nodes.size() == 1 ? " node): " : " nodes): ", form_text(problem.won()),
                     ", instead of ", form_text(problem.chosen()), "\n");
   }
   text += text_of("  ", report.problems.size(), " problems with close forms, ", timed,
@@ -300,8 +300,8 @@ std::string report_text(const FormTuneReport& report) {
                   error_text(errors_of(report.problems, winner)), "\n");
   if (report.tuned_microseconds > 0) {
     text += text_of("  a run: ", number(report.plain_microseconds), " us by estimates, ",
-                    number(report.tuned_microseconds), " us tuned",
-                    won == 0 ? ": not taken" : "", "\n");
+                    number(report.tuned_microseconds), " us tuned", won == 0 ? ": not taken" : "",
+                    "\n");
   }
   return text;
 }

@@ -37,13 +37,16 @@ struct WgmmaTile {
   int64_t columns;  // of y
   bool pingpong;    // warpgroups take tiles in turn
 };
+// Where memory decides, estimates are equal and the first tile is taken. ResNet-50's convolutions
+// to 256 and 512 channels in a batch of 32, H200: 128 columns in turn take 0.89 to 0.93 of what 64
+// do (tests/bench/results/2026-11-27-h200-tuned.md).
 constexpr std::array kWindowTiles = {
-    WgmmaTile{.columns = 64, .pingpong = true},  WgmmaTile{.columns = 64, .pingpong = false},
-    WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
-    WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
-    WgmmaTile{.columns = 256, .pingpong = false}};
+    WgmmaTile{.columns = 128, .pingpong = true},  WgmmaTile{.columns = 128, .pingpong = false},
+    WgmmaTile{.columns = 192, .pingpong = true},  WgmmaTile{.columns = 192, .pingpong = false},
+    WgmmaTile{.columns = 256, .pingpong = false}, WgmmaTile{.columns = 64, .pingpong = true},
+    WgmmaTile{.columns = 64, .pingpong = false}};
 // Other products of few columns have smaller tiles elsewhere.
-constexpr std::span kWgmmaTiles = std::span(kWindowTiles).subspan<2>();
+constexpr std::span kWgmmaTiles = std::span(kWindowTiles).first<5>();
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
                                     WgmmaTile{.columns = 128, .pingpong = false}};
 
@@ -128,7 +131,10 @@ std::vector<std::vector<WgmmaChoice>> candidates_for(const DeviceModel& device,
                                                      std::span<const TiledSize> sizes) {
   const std::span<const WgmmaTile> tiles = tiles_for(sizes.front());
   std::vector<std::vector<WgmmaChoice>> candidates;
+  const int64_t n = sizes.front().n;
   for (const WgmmaTile& tile : tiles) {
+    // A narrower one does the same with less.
+    if (sizes.front().window_bytes && tile.columns >= n + 64) continue;
     std::vector<WgmmaChoice>& at_sizes = candidates.emplace_back();
     for (const TiledSize& size : sizes)
       at_sizes.push_back({tile, wgmma_tile_microseconds(device, size, tile)});
