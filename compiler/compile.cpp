@@ -153,6 +153,10 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
     std::vector<std::string> log;
     build.target = with_model(known, options, log);
     for (const std::string& name : options.prefer) log.push_back("--prefer " + name);
+    for (const TunedTarget& tuned : options.tuned) {
+      if (tuned.target == known.name)
+        log.push_back("forms tuned on " + tuned.device + ", driver " + tuned.driver);
+    }
     build.module = compilation.module;
     if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, build.target.get()),
                     diagnostics, log)) {
@@ -176,13 +180,21 @@ void schedule_programs(TargetBuild& build, const CompileOptions& options) {
   }
 }
 
+// What was measured for the target, or nullptr.
+const TunedTarget* tuned_target(const CompileOptions& options, std::string_view target) {
+  const auto tuned = std::ranges::find(options.tuned, target, &TunedTarget::target);
+  return tuned == options.tuned.end() ? nullptr : &*tuned;
+}
+
 bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
+  const TunedTarget* tuned = tuned_target(options, build.target->name);
   const LowerOptions lowering{.target = build.target.get(),
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
                                               : ProductPrecision::F32,
                               .without = &options.without,
-                              .prefer = &options.prefer};
+                              .prefer = &options.prefer,
+                              .tuned = tuned == nullptr ? nullptr : &tuned->forms};
   for (const Graph& graph : build.module.entries) {
     std::vector<StepRegion>& regions = build.regions.emplace_back();
     auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
@@ -250,11 +262,16 @@ bool lower(Compilation& compilation, const CompileOptions& options, Diagnostics&
 }
 
 // The records of the plan: per target its entries, then per target init where it has steps.
-void list_entries(Compilation& compilation) {
+void list_entries(Compilation& compilation, const CompileOptions& options) {
   PlanContent& content = compilation.content;
   for (const TargetBuild& build : compilation.builds) {
+    const TunedTarget* tuned = tuned_target(options, build.target->name);
     for (size_t i = 0; i < build.programs.size(); ++i) {
-      const PlanEntry entry{&build.programs[i], &build.schedules[i], build.target.get()};
+      PlanEntry entry{&build.programs[i], &build.schedules[i], build.target.get()};
+      if (tuned != nullptr && i + 1 < build.programs.size()) {
+        entry.tuned_device = tuned->device;
+        entry.tuned_driver = tuned->driver;
+      }
       if (i + 1 < build.programs.size()) {
         content.entries.push_back(entry);
       } else if (!entry.program->steps.empty()) {
@@ -306,21 +323,11 @@ bool plan(Compilation& compilation, const CompileOptions& options, PhaseTimer& t
 bool compile(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
   PhaseTimer timer(options);
   if (!plan(compilation, options, timer, diagnostics)) return false;
-  list_entries(compilation);
+  list_entries(compilation, options);
   if (!generate(compilation, options, diagnostics)) return false;
   timer.end("kernel code");
   assemble(compilation, options);
   return true;
-}
-
-void summarise(const Compilation& compilation, CompileSummary& summary) {
-  for (const PlanEntry& entry : compilation.content.entries) {
-    summary.steps += entry.program->steps.size();
-    summary.arena_bytes = std::max(summary.arena_bytes, entry.schedule->arena_bytes);
-    summary.arena_lower_bound_bytes =
-        std::max(summary.arena_lower_bound_bytes, entry.schedule->lower_bound_bytes);
-  }
-  summary.kernels = compilation.kernels.kernels.size();
 }
 
 std::string kernel_text(const Program& program, const Step& step) {
@@ -349,6 +356,20 @@ StepEstimate estimate_of(const Program& program, const Step& step) {
     };
   }
   return estimate;
+}
+
+void summarise(const Compilation& compilation, CompileSummary& summary) {
+  for (const PlanEntry& entry : compilation.content.entries) {
+    summary.steps += entry.program->steps.size();
+    summary.arena_bytes = std::max(summary.arena_bytes, entry.schedule->arena_bytes);
+    summary.arena_lower_bound_bytes =
+        std::max(summary.arena_lower_bound_bytes, entry.schedule->lower_bound_bytes);
+    const Program& program = *entry.program;
+    for (const Step& step : program.steps) summary.estimates.push_back(estimate_of(program, step));
+    summary.form_choices.insert(summary.form_choices.end(), program.form_choices.begin(),
+                                program.form_choices.end());
+  }
+  summary.kernels = compilation.kernels.kernels.size();
 }
 
 ArenaSummary summarise_arena(const TargetBuild& build, size_t index) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/dispatch/device_model.h"
+#include "compiler/dispatch/form_choice.h"
 #include "compiler/ir/graph.h"
 #include "compiler/passes/control_flow.h"
 #include "compiler/support/diagnostics.h"
@@ -26,9 +27,18 @@ struct ModelForTarget {
   DeviceModel model;
 };
 
+// What a tuner measured for a target.
+struct TunedTarget {
+  std::string target;
+  std::string device;  // as the driver says it
+  std::string driver;
+  FormTable forms;
+};
+
 struct CompileOptions {
   std::vector<std::string> targets = {"vulkan"};  // names of targets
   std::vector<ModelForTarget> device_models;      // at most one of a target
+  std::vector<TunedTarget> tuned;                 // at most one of a target
   int optimisation = 2;                           // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;
   uint32_t jobs = 0;                    // threads; 0: one per core
@@ -57,6 +67,17 @@ struct CompileOptions {
   std::function<void(const std::string& phase, double seconds)> timing;
 };
 
+// A step as it would be run, and what it is expected to take.
+struct StepEstimate {
+  std::string entry;
+  std::string kernel;          // "library" of the vendor's products, "copy" and "fill"
+  std::string specialization;  // of the kernel, in the words of the plan; empty of the others
+  std::string node;
+  uint64_t flops = 0;
+  uint64_t bytes = 0;  // least traffic of the device's memory
+  std::function<double(const DeviceModel&)> microseconds;
+};
+
 // What the one-line summary and `--json` of rlxc tell.
 struct CompileSummary {
   size_t steps = 0;
@@ -65,6 +86,8 @@ struct CompileSummary {
   uint64_t arena_lower_bound_bytes = 0;
   uint64_t weights_bytes = 0;
   uint64_t plan_bytes = 0;
+  std::vector<StepEstimate> estimates;   // of the steps of all targets and entries
+  std::vector<FormChoice> form_choices;  // of all targets and entries
 };
 
 // The arena of one entry on one target.
@@ -85,17 +108,6 @@ struct ArenaSummary {
 // target in the order of all_targets(). nullopt where anything was reported.
 std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const CompileOptions& options,
                                                      Diagnostics& diagnostics);
-
-// A step as it would be run, and what it is expected to take.
-struct StepEstimate {
-  std::string entry;
-  std::string kernel;          // "library" of the vendor's products, "copy" and "fill"
-  std::string specialization;  // of the kernel, in the words of the plan; empty of the others
-  std::string node;
-  uint64_t flops = 0;
-  uint64_t bytes = 0;  // least traffic of the device's memory
-  std::function<double(const DeviceModel&)> microseconds;
-};
 
 // Compiles for the only target of the options as far as the steps: what they would be chosen to be
 // with the models of the options, and what each is expected to take on any device. nullopt where

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compiler/dispatch/device_model.h"
+#include "compiler/dispatch/form_choice.h"
 #include "compiler/dispatch/library_gemm.h"
 #include "compiler/dispatch/target_kind.h"
 #include "compiler/ir/graph.h"
@@ -250,6 +251,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<BufferId> inputs;   // in the order of the entry's inputs
   std::vector<BufferId> outputs;  // in the order of the entry's outputs, all distinct Io buffers
+  std::vector<FormChoice> form_choices = {};  // that its lowering met, in order
 
   std::unordered_map<size_t, std::vector<KernelInstanceId>> kernels_by_hash = {};  // of `kernels`
 

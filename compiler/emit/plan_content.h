@@ -19,6 +19,9 @@ struct PlanEntry {
   const Program* program = nullptr;
   const Schedule* schedule = nullptr;
   const Target* target = nullptr;
+  // On what a tuner chose its kernels; empty where none did.
+  std::string tuned_device = {};
+  std::string tuned_driver = {};
 };
 
 struct PlanContent {

@@ -180,6 +180,8 @@ class EntryBuilder {
         schedule_(entry.schedule),
         target_(entry.target->kind),
         profile_(index.profile_of(*entry.target)),
+        tuned_device_(entry.tuned_device),
+        tuned_driver_(entry.tuned_driver),
         program_index_(program),
         value_of_(entry.program->buffers.size()),
         index_error_offsets_(entry.program->buffers.size(), 0) {}
@@ -205,13 +207,19 @@ class EntryBuilder {
     const auto ranges =
         program_->ranges.empty() ? 0 : builder.CreateVectorOfStructs(build_ranges());
     const auto regions = schedule_->regions.empty() ? 0 : builder.CreateVector(build_regions());
+    const auto text = [&](const std::string& known) {
+      return known.empty() ? 0 : builder.CreateString(known);
+    };
+    const auto tuned_device = text(tuned_device_);
+    const auto tuned_driver = text(tuned_driver_);
     index_->result_.has_free_sizes |= !sizes_.empty();
     index_->result_.region_count += schedule_->regions.size();
     return fb::CreateEntry(
         builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs, value_list, step_list,
         relocation_list, edge_list, schedule_->wave_count, schedule_->arena_bytes,
         schedule_->lower_bound_bytes, gemm_list, alternative_list, sizes, patches, ranges,
-        profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt, regions);
+        profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt, regions,
+        tuned_device, tuned_driver);
   }
 
  private:
@@ -502,6 +510,8 @@ class EntryBuilder {
   const Schedule* schedule_;
   TargetKind target_;
   std::optional<uint32_t> profile_;
+  std::string tuned_device_;
+  std::string tuned_driver_;
   size_t program_index_;
   std::vector<std::optional<uint32_t>> value_of_;  // per buffer
   uint32_t value_count_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 
 #include "compiler/lower/lower_node.h"
@@ -89,11 +90,21 @@ void forget_alternatives(Program& program) {
   for (Step& step : program.steps) step.alternatives.clear();
 }
 
+// The steps of a node some of whose forms were measured say so.
+void tell_of_tuning(Program& program, size_t first_step, size_t first_choice) {
+  const auto choices = std::span(program.form_choices).subspan(first_choice);
+  if (std::ranges::none_of(choices, &FormChoice::is_tuned)) return;
+  for (Step& step : std::span(program.steps).subspan(first_step))
+    step.reason += (step.reason.empty() ? "" : ", ") + std::string("as tuned");
+}
+
 }  // namespace
 
 bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics) {
   const OpDef& op = *find_op(node.op);
   LowerContext ctx(op, state, node, diagnostics);
+  const size_t first_step = ctx.program().steps.size();
+  const size_t first_choice = ctx.program().form_choices.size();
   if (is_empty(state.graph, node)) {
     for (size_t i = 0; i < node.outputs.size(); ++i) ctx.output(i);
     return true;
@@ -106,6 +117,7 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
   RLX_CHECK(unread.empty(), "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " +
                                 unread.front());
   for (ValueId output : node.outputs) state.ref(output);
+  tell_of_tuning(ctx.program(), first_step, first_choice);
   return true;
 }
 

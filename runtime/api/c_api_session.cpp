@@ -39,10 +39,25 @@ Status check_tuned(const DevicePlan& loaded) {
   return {};
 }
 
+// Entries whose kernels were chosen on another device or driver.
+Status check_tuned_entries(const PlanView& view, const DeviceInfo& device) {
+  for (const fb::Entry* record : device.target ? view.records(*device.target) : view.records()) {
+    const std::string_view name = PlanView::text(record->tuned_device());
+    const std::string_view driver = PlanView::text(record->tuned_driver());
+    if (name.empty() || (name == device.name && driver == device.driver)) continue;
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("entry ", quoted(PlanView::text(record->name())), " was tuned on ", name,
+                    ", driver ", driver, ", and device ", device.id, " is ", device.name,
+                    ", driver ", device.driver, "; run rlxc --tune on this device")};
+  }
+  return {};
+}
+
 // The plan on the device: what another session already loaded, or loaded now. The plan's mutex is
 // held.
 Status load_once(rlx_plan& plan, const PlanView& view, const std::shared_ptr<SharedDevice>& device,
                  const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
+  if (options.require_tuned) RLX_RETURN_IF_ERROR(check_tuned_entries(view, device->device->info()));
   std::erase_if(plan.loaded, [](const rlx_plan::Loaded& entry) {
     return entry.plan.expired() || entry.device.expired();
   });

@@ -402,7 +402,8 @@ typedef struct rlx_session_options {
   // program keeps it until the session is closed. NULL: the session makes its own.
   void* cuda_stream;
   // 1: refuse a plan with a product of the device's library for which no algorithm was chosen on
-  // this device with this library (rlxc tune); 0: the library's heuristic then chooses.
+  // this device with this library (rlxc tune), or an entry whose kernels were chosen on another
+  // device or driver (rlxc --tune); 0: the library's heuristic then chooses.
   uint32_t require_tuned;
   // 1: a run, and a profile of one, in which an index taken from a tensor (of gather, scatter,
   // embedding, one_hot, a cache's or a rotary embedding's position, a row's expert, the length of a

@@ -291,7 +291,19 @@ void verify_gemm_record(const EntryParts& entry, uint32_t index, Faults& faults)
   verify_gemm_pitches(entry, index, faults);
 }
 
+void verify_entry_tuning(const EntryParts& entry, Faults& faults) {
+  const std::string_view device = PlanView::text(entry.entry.tuned_device());
+  const std::string_view driver = PlanView::text(entry.entry.tuned_driver());
+  const auto is_good = [](std::string_view text) {
+    return text.size() <= kMaxTuningBytes && is_utf8(text);
+  };
+  if (device.empty() == driver.empty() && is_good(device) && is_good(driver)) return;
+  faults.add(VerifyRule::EntryTuning, entry.name(), " was tuned on device ", quoted(device),
+             ", driver ", quoted(driver), "; wanted two names, or nothing");
+}
+
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  verify_entry_tuning(entry, faults);
   const uint32_t gemms = entry.entry.gemms() == nullptr ? 0 : entry.entry.gemms()->size();
   faults.charge(2 * kWorkPerTable * gemms);
   for (uint32_t i = 0; i < gemms && !faults.full(); ++i) verify_gemm_record(entry, i, faults);

@@ -135,6 +135,20 @@ def run(arguments):
 # ---- estimates ----
 
 
+def answer_of(process):
+    line = process.stdout.readline()
+    if not line:
+        sys.exit("fit_device.py: rlxc estimate ended early")
+    return line
+
+
+def asked(process, target, column):
+    """A list of its steps' times for each model that the process knows."""
+    process.stdin.write(json.dumps(profile_of("trial", target, column)) + "\n")
+    process.stdin.flush()
+    return json.loads(answer_of(process))
+
+
 class Estimator:
     """`rlxc estimate` over samples that are compiled alike: the steps between the lengths of each."""
 
@@ -144,25 +158,58 @@ class Estimator:
         command = [arguments.bin / "rlxc", "estimate", *files, "--target", target, "-O", level, "--follow",
                    "--device-model", arguments.folder / f"{variant}.json"] + (["--tf32"] if tf32 else [])
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        lists = [model["steps"] for model in json.loads(self.answer())["models"]]
+        lists = [model["steps"] for model in json.loads(answer_of(self.process))["models"]]
         self.steps = {name: {"short": lists[2 * i], "long": lists[2 * i + 1]} for i, name in enumerate(names)}
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit("fit_device.py: rlxc estimate ended early")
-        return line
 
     def times(self, column):
         """Name of a sample -> what is expected of the steps between its lengths."""
-        self.process.stdin.write(json.dumps(profile_of("trial", self.target, column)) + "\n")
-        self.process.stdin.flush()
-        sums = [sum(times) for times in json.loads(self.answer())]
+        sums = [sum(times) for times in asked(self.process, self.target, column)]
         return {name: sums[2 * i + 1] - sums[2 * i] for i, name in enumerate(self.names)}
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+class Network:
+    """`rlxc estimate` over a network whose forms `rlxc --tune` measured on the device: a sample for each of its problems."""
+
+    def __init__(self, arguments, target, model, tuned):
+        self.target = target
+        known = json.loads(pathlib.Path(tuned).read_text())
+        if known["target"] != target:
+            sys.exit(f"fit_device.py: {tuned} is of target {known['target']}, the samples are of {target}")
+        command = [arguments.bin / "rlxc", "estimate", model, "--target", target, "--tuned", tuned, "--follow"]
+        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        steps = json.loads(answer_of(self.process))["models"][0]["steps"]
+        self.measured, self.places = [], {}
+        for problem in known["problems"]:
+            nodes = {(node["entry"], node["node"]) for node in problem["nodes"]}
+            places = [i for i, step in enumerate(steps) if (step["entry"], step["node"]) in nodes]
+            name = f"{pathlib.Path(model).stem}: {problem['problem']}"
+            if places and problem["us"] > 0:
+                self.places[name] = places
+                self.measured.append(OfNetwork(name, problem["us"], [steps[i] for i in places]))
+        self.names = list(self.places)
+
+    def times(self, column):
+        times = asked(self.process, self.target, column)[0]
+        return {name: sum(times[i] for i in places) for name, places in self.places.items()}
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class OfNetwork:
+    """One problem of a network: what all its nodes took, and what their steps are."""
+
+    def __init__(self, name, us, steps):
+        kernels = [step["kernel"] for step in steps]
+        self.name, self.us, self.count = name, us, len(steps)
+        self.family, self.tf32, self.dtype = "network", False, ""
+        self.flops, self.bytes = sum(step["flops"] for step in steps), sum(step["bytes"] for step in steps)
+        self.kernel = max(sorted(set(kernels)), key=kernels.count)
 
 
 class Measured:
@@ -310,7 +357,7 @@ def fit_all(fit, measured):
     fit.descend(["step_microseconds"], by_family["step"])
     fit.descend(["memory_gigabytes_per_second"], by_family["memory"])
     fit.descend(["step_microseconds"], by_family["step"])  # less the bytes of these
-    others = by_family["product"] + by_family["attention"] + by_family["conv"]
+    others = by_family["product"] + by_family["attention"] + by_family["conv"] + [m for m in measured if m.family == "network"]
     for kernel, group in RATE_GROUPS.items():
         for dtype in ("short_float", "f32", "tf32"):
             fit.rates(group, dtype, [m for m in by_family["product"] if m.kernel == kernel and m.dtype == dtype])
@@ -349,12 +396,15 @@ def fit(arguments):
     limits = {number["number"]: number for number in json.loads(call([arguments.bin / "rlxc", "device-models", "--numbers", "--json"]))["numbers"]}
     model = Fit(manifest["start"]["targets"][target], estimators, limits)
     measured = measured_samples(manifest, result["times"], estimators)
+    networks = [Network(arguments, target, *network.split("=", 1)) for network in arguments.tuned]
+    model.estimators = estimators + networks
+    measured += [m for network in networks for m in network.measured]
     start = model.estimates(model.column, measured)
     if arguments.multiprocessors:
         scale_device(model, arguments.multiprocessors)
     fit_all(model, measured)
     end = model.estimates(model.column, measured)
-    for estimator in estimators:
+    for estimator in model.estimators:
         estimator.close()
     print_samples(measured, start, end)
     print_fits(model, numbers_of(manifest["start"]["targets"][target]))
@@ -418,6 +468,8 @@ def main():
             command.add_argument("--name", required=True, help="of the device model")
             command.add_argument("--output", type=pathlib.Path, required=True)
             command.add_argument("--multiprocessors", type=int, help="of the device, where the start has another count")
+            command.add_argument("--tuned", nargs="*", default=[], metavar="MODEL=FILE",
+                                 help="networks and what `rlxc MODEL -o PLAN --tune` measured of them on this device (PLAN.tuned.json)")
     arguments = parser.parse_args()
     arguments.function(arguments)
 

@@ -60,15 +60,25 @@ def make_up_device(folder, fake, rlxc):
         key = (sample["variant"], sample["level"], sample["tf32"])
         arguments = type("Arguments", (), {"folder": folder, "bin": fake})
         estimator = fit_device.Estimator(arguments, "cuda", key, [sample["name"]])
-        estimator.process.stdin.write(json.dumps(fit_device.profile_of("true", "cuda", true)) + "\n")
-        estimator.process.stdin.flush()
-        for length, steps in zip(("short", "long"), json.loads(estimator.answer())):
+        for length, steps in zip(("short", "long"), fit_device.asked(estimator.process, "cuda", true)):
             times[f"{sample['name']}.{length}.plan"] = (OVERHEAD + sum(steps)) * noise(i)
             i += 1
         estimator.close()
     times["128x768x768-nk-f16-own.long.plan"] *= 3
     del times["conv1-b32-c256-56-f16.long.plan"]
     (fake / "times.json").write_text(json.dumps(times))
+
+
+def tune_network(folder, bin_folder):
+    """A graph, and a file as rlxc --tune writes it, of one problem: all its steps, which take twice what the H200's model expects."""
+    graph = sorted(folder.glob("conv3-*.long.graph.json"))[0]
+    steps = json.loads(call(bin_folder / "rlxc", "estimate", graph, "--target", "cuda"))["models"][0]["steps"]
+    problem = {"problem": "all", "nodes": [{"entry": step["entry"], "node": step["node"]} for step in steps],
+               "us": 2 * sum(step["us"] for step in steps), "forms": []}
+    tuned = folder / "network.tuned.json"
+    tuned.write_text(json.dumps({"rlx_tuned_forms": 1, "target": "cuda", "device": "Made up", "driver": "1.0", "forms": {},
+                                 "problems": [problem]}))
+    return f"{graph}={tuned}"
 
 
 def near(numbers, path, tolerance):
@@ -89,7 +99,11 @@ def main():
         output.write_text(json.dumps(vulkan))
         said = call(sys.executable, tool, "fit", folder, "--bin", fake, "--name", "made up", "--output", output)
         profile = json.loads(output.read_text())
+        network = tune_network(folder, fake)
+        with_network = call(sys.executable, tool, "fit", folder, "--bin", fake, "--name", "made up", "--output", output, "--tuned", network)
     print(said)
+    row = next(line for line in with_network.splitlines() if line.startswith("conv3-") and ": all" in line)
+    expect("-50%" in row, f"half of what a network's nodes take was expected: {row}")
     expect(set(profile["targets"]) == {"vulkan", "vulkan-khr-coop", "vulkan-nvidia", "cuda"}, "models of other targets are gone")
     column = profile["targets"]["cuda"]
     numbers, fits = fit_device.numbers_of(column), column["fits"]

@@ -70,6 +70,13 @@ std::vector<Fixture> record_fixtures() {
 std::vector<Fixture> product_fixtures() {
   using Rule = VerifyRule;
   return {
+      entry_fixture(Rule::EntryTuning, "a device without a driver",
+                    [](SpecEntry& e) { e.tuned_device = "x"; }),
+      entry_fixture(Rule::EntryTuning, "a driver of 257 bytes",
+                    [](SpecEntry& e) {
+                      e.tuned_device = "x";
+                      e.tuned_driver.assign(257, 'x');
+                    }),
       entry_fixture(Rule::GemmIndex, "a gemm that is not there",
                     [](SpecEntry& e) { e.steps[0].kernel = 1; }),
       {.rule = Rule::GemmTarget,

@@ -88,7 +88,9 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
       entry.arena_lower_bound, &gemms, &alternatives, entry.sizes.empty() ? nullptr : &entry.sizes,
       entry.patches.empty() ? nullptr : &entry.patches,
       entry.ranges.empty() ? nullptr : &entry.ranges, optional_index(entry.profile),
-      regions.empty() ? nullptr : &regions);
+      regions.empty() ? nullptr : &regions,
+      entry.tuned_device.empty() ? nullptr : entry.tuned_device.c_str(),
+      entry.tuned_driver.empty() ? nullptr : entry.tuned_driver.c_str());
 }
 
 // Code blobs one behind the other, equal ones once.

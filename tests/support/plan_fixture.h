@@ -157,6 +157,8 @@ struct SpecEntry {
   std::vector<fb::SymbolRange> ranges = {};
   std::optional<uint32_t> profile = std::nullopt;
   std::vector<SpecRegion> regions = {};
+  std::string tuned_device = {};
+  std::string tuned_driver = {};
 };
 
 struct SpecOffer {

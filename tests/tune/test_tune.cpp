@@ -249,4 +249,30 @@ TEST_CASE("sessions_can_insist_on_tuned_products") {
   CHECK(create().first == RLX_OK);
 }
 
+TEST_CASE("sessions_can_insist_on_kernels_that_were_chosen_on_their_device") {
+  PlanSpec spec = small_plan();
+  const auto create = [&](const std::string& device_name, const std::string& driver) {
+    spec.entries[0].tuned_device = device_name;
+    spec.entries[0].tuned_driver = driver;
+    const std::vector<std::byte> bytes = serialise(spec);
+    rlx_plan* plan = nullptr;
+    rlx_device* device = nullptr;
+    rlx_session* session = nullptr;
+    REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan) == RLX_OK);
+    REQUIRE(rlx_device_open("null", &device) == RLX_OK);
+    rlx_session_options options = RLX_INIT(rlx_session_options);
+    options.require_tuned = 1;
+    const rlx_status status = rlx_session_create(plan, device, &options, &session);
+    rlx_session_close(session);
+    rlx_plan_close(plan);
+    rlx_device_close(device);
+    return status;
+  };
+  const DeviceInfo null = open_null_device()->info();
+  CHECK(create("", "") == RLX_OK);
+  CHECK(create(null.name, null.driver) == RLX_OK);
+  CHECK(create("NVIDIA H200", null.driver) == RLX_UNSUITABLE_DEVICE);
+  CHECK(create(null.name, "another") == RLX_UNSUITABLE_DEVICE);
+}
+
 }  // namespace rlx::test

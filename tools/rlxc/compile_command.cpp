@@ -21,6 +21,8 @@
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
 #include "tools/rlxc/training.h"
+#include "tools/tune_forms/form_file.h"
+#include "tools/tune_forms/tune_forms.h"
 
 namespace rlx {
 namespace {
@@ -46,6 +48,8 @@ struct CompileArguments {
   std::vector<std::string> disabled_passes;
   std::vector<std::string> without;
   std::vector<std::string> prefer;
+  std::string tune;   // "locked", "measured" or a device; empty: no
+  std::string tuned;  // file; empty: beside the plan
   std::string dump_after;
   bool time_passes = false;
   bool no_debug = false;
@@ -57,6 +61,8 @@ struct CompileArguments {
   bool json = false;
   bool quiet = false;
 };
+
+constexpr const char* kTuneOnAny = "measured";
 
 // One line on the terminal that is overwritten by the next phase.
 class Progress {
@@ -189,6 +195,54 @@ bool write_plan(Module module, const CompileArguments& arguments, const CompileO
   return status.ok();
 }
 
+std::string form_file(const CompileArguments& arguments) {
+  return arguments.tuned.empty() ? arguments.plan + ".tuned.json" : arguments.tuned;
+}
+
+// The forms of a file. It is refused where it is for none of the plan's targets.
+int take_tuned_forms(const CompileArguments& arguments, CompileOptions& options) {
+  Diagnostics diagnostics;
+  auto tuned = tune::read_form_file(form_file(arguments), diagnostics);
+  if (!tuned) return report(diagnostics);
+  if (std::ranges::find(options.targets, tuned->target) == options.targets.end())
+    return usage_error("the forms of " + form_file(arguments) + " are for target " + tuned->target +
+                       ", which is none of the plan's");
+  options.tuned = {std::move(*tuned)};
+  return kExitOk;
+}
+
+// Times forms on the device, and leaves the winners in the options and the file.
+int measure_forms(const CompileArguments& arguments, const Module& module, const Progress& progress,
+                  CompileOptions& options) {
+  tune::FormTuneOptions tuning;
+  tuning.progress = [&](const std::string& line) { progress.show("tuning: " + line); };
+  const bool is_named = arguments.tune != kTuneOnAny;
+  const bool is_cuda = std::ranges::count(options.targets, "cuda") > 0;
+  const std::string device = is_named ? arguments.tune : is_cuda ? "cuda" : "vulkan";
+  Diagnostics diagnostics;
+  tune::FormTuneReport tuned;
+  const Status status = tune::tune_forms(module, options, device, tuning, diagnostics, tuned);
+  progress.show("");
+  if (diagnostics.has_errors()) return report(diagnostics);
+  if (!status.ok()) {
+    tool::say_error("rlxc", status.message());
+    return static_cast<int>(tool::exit_code_for(status.code()));
+  }
+  options.tuned = {{.target = tuned.target,
+                    .device = tuned.device,
+                    .driver = tuned.driver,
+                    .forms = tuned.winners()}};
+  if (!arguments.quiet) std::fputs(tune::report_text(tuned).c_str(), stdout);
+  return report_written(tune::write_form_file(form_file(arguments), tuned));
+}
+
+int tune(const CompileArguments& arguments, const Module& module, const Progress& progress,
+         CompileOptions& options) {
+  if (arguments.tune.empty()) return kExitOk;
+  if (arguments.tune == "locked") return take_tuned_forms(arguments, options);
+  return measure_forms(arguments, module, progress, options);
+}
+
 int compile(const CompileArguments& arguments) {
   Progress progress(!arguments.quiet && tool::is_on_terminal());
   std::vector<PhaseTime> times;
@@ -220,9 +274,12 @@ int compile(const CompileArguments& arguments) {
   std::optional<Module> module;
   if (load_extensions(arguments.import, diagnostics)) module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
-  const bool good =
-      module && apply_training(*module, training, diagnostics) &&
-      write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
+  bool good = module && apply_training(*module, training, diagnostics);
+  if (good) {
+    const int tuned = tune(arguments, *module, progress, request.options);
+    if (tuned != kExitOk) return tuned;
+  }
+  good = good && write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
   progress.show("");
   const int code = report(diagnostics);
   if (!good)
@@ -303,6 +360,13 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "expected to be faster; named as for --without")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_flag("--tune{measured}", arguments->tune,
+               "Time on a device the kernels and tiles that are expected to be about as fast as "
+               "the best, in place, and take the winners; --tune=vulkan:0: on this device; "
+               "--tune=locked: take what was measured before, without a device");
+  app.add_option("--tuned", arguments->tuned,
+                 "File of what --tune measured (default: PLAN.tuned.json)")
+      ->needs("--tune");
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");
   app.add_flag("--time-passes", arguments->time_passes, "Print the time of each phase to stderr");
   app.add_flag("--no-debug", arguments->no_debug,

@@ -11,6 +11,7 @@
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
+#include "tools/tune_forms/form_file.h"
 
 namespace rlx {
 namespace {
@@ -21,6 +22,7 @@ struct EstimateArguments {
   std::vector<std::string> models;
   std::string target = "vulkan";
   std::vector<std::string> device_models;
+  std::string tuned;
   std::vector<std::string> dims;
   int optimisation = 2;
   bool tf32 = false;
@@ -91,6 +93,11 @@ int estimate(const EstimateArguments& arguments) {
   options.device_models = std::move(*asked);
   std::vector<EstimatedModel> models;
   Diagnostics diagnostics;
+  if (!arguments.tuned.empty()) {
+    auto tuned = tune::read_form_file(arguments.tuned, diagnostics);
+    if (!tuned) return report(diagnostics);
+    options.tuned = {std::move(*tuned)};
+  }
   for (const std::string& file : arguments.models) {
     std::optional<Module> module = load_module(file, {.dims = *dims}, diagnostics);
     if (!module) return report(diagnostics);
@@ -120,6 +127,8 @@ void add_estimate_command(CLI::App& app, Action& action) {
       ->capture_default_str();
   add_device_model_option(*command, arguments->device_models);
   command->add_option("--dim", arguments->dims, "As for compiling")->allow_extra_args(false);
+  command->add_option("--tuned", arguments->tuned,
+                      "File of forms that were measured (rlxc MODEL -o PLAN --tune), to take them");
   command->add_option("-O", arguments->optimisation, "As for compiling")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

@@ -11,13 +11,11 @@
 #include "runtime/base/text.h"
 #include "runtime/plan/gemm_text.h"
 #include "runtime/plan/target_row.h"
-#include "tools/rlxrun/inputs.h"
+#include "tools/tune/loaded_plan.h"
 
 namespace rlx::tune {
 namespace {
 
-constexpr uint64_t kSeed = 1;
-constexpr int64_t kSeededMax = 8;  // indices stay inside small tables
 // Our own kernel takes over where it is faster by more than what two measurements differ.
 constexpr double kClearlyFaster = 0.98;
 
@@ -64,67 +62,6 @@ std::vector<uint32_t> steps_of(const fb::EntryT& entry, uint32_t gemm) {
   return steps;
 }
 
-// A plan on the device, with inputs that are random but the same every time.
-class LoadedPlan {
- public:
-  static Status load(std::shared_ptr<const PlanView> view, Device& device, LoadedPlan& loaded) {
-    loaded.session_.reset();
-    loaded.plan_.reset();
-    loaded.view_ = std::move(view);
-    RLX_RETURN_IF_ERROR(device.load(*loaded.view_, {.profile = true}, loaded.plan_));
-    if (!target_row(loaded.target()).has_library) {
-      return {RLX_UNSUITABLE_DEVICE,
-              text_of("device ", device.info().id, " (", device.info().name,
-                      ") has no library of products; tuning needs a CUDA device")};
-    }
-    return loaded.plan_->create_session({}, loaded.session_);
-  }
-
-  [[nodiscard]] fb::TargetKind target() const { return plan_->target(); }
-
-  Status fill_inputs(uint32_t entry) {
-    const fb::Entry& record = view_->entry(entry, target());
-    for (const uint32_t v : *record.inputs()) {
-      const fb::Value& value = PlanView::value(record, v);
-      const tool::Tensor tensor{.name = std::string(PlanView::text(value.name())),
-                                .dtype = value.dtype(),
-                                .dims = {value.dims()->begin(), value.dims()->end()},
-                                .size_bytes = value.size_bytes()};
-      const npy::Array array = tool::seeded_array(tensor, kSeed, kSeededMax);
-      RLX_RETURN_IF_ERROR(session_->write(entry, v, array.data));
-    }
-    return {};
-  }
-
-  // Median microseconds of every step.
-  Status profile(uint32_t entry, uint32_t runs, std::vector<double>& medians) {
-    RLX_RETURN_IF_ERROR(fill_inputs(entry));
-    std::vector<std::vector<double>> samples;
-    std::vector<StepTime> times;
-    for (uint32_t run = 0; run <= runs; ++run) {
-      RLX_RETURN_IF_ERROR(session_->profile(entry, times));
-      if (run == 0) continue;  // warms up
-      samples.resize(times.size());
-      for (const StepTime& time : times) samples.at(time.step).push_back(time.microseconds);
-    }
-    medians.clear();
-    for (std::vector<double>& sample : samples) {
-      std::nth_element(sample.begin(), sample.begin() + sample.size() / 2, sample.end());
-      medians.push_back(sample[sample.size() / 2]);
-    }
-    return {};
-  }
-
-  [[nodiscard]] DeviceSession& session() { return *session_; }
-  [[nodiscard]] const PlanView& view() const { return *view_; }
-  [[nodiscard]] DevicePlan::TuningIdentity identity() const { return plan_->tuning_identity(); }
-
- private:
-  std::shared_ptr<const PlanView> view_;
-  std::shared_ptr<DevicePlan> plan_;
-  std::unique_ptr<DeviceSession> session_;
-};
-
 class Tuner {
  public:
   Tuner(std::shared_ptr<const PlanView> plan, Device& device, const TuneOptions& options,
@@ -160,7 +97,11 @@ class Tuner {
   Status load() {
     std::shared_ptr<const PlanView> view;
     RLX_RETURN_IF_ERROR(PlanView::with_index(plan_, packed(tuned_), view));
-    return LoadedPlan::load(std::move(view), device_, loaded_);
+    RLX_RETURN_IF_ERROR(LoadedPlan::load(std::move(view), device_, loaded_));
+    if (target_row(loaded_.target()).has_library) return {};
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("device ", device_.info().id, " (", device_.info().name,
+                    ") has no library of products; tuning needs a CUDA device")};
   }
 
   // The number that sessions know an entry by.
@@ -255,7 +196,11 @@ class Tuner {
 
   Status profile(const fb::EntryT& entry, std::vector<double>& medians) {
     RLX_RETURN_IF_ERROR(load());
-    return loaded_.profile(number_of(entry), options_.runs, medians);
+    std::vector<std::vector<double>> samples;
+    RLX_RETURN_IF_ERROR(loaded_.profile(number_of(entry), options_.runs, samples));
+    medians.clear();
+    for (std::vector<double>& sample : samples) medians.push_back(median_of(std::move(sample)));
+    return {};
   }
 
   std::shared_ptr<const PlanView> plan_;

@@ -4,6 +4,7 @@
 
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/attention/attention_mma_tiles.h"
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
 
@@ -91,7 +92,8 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
   const DType dtype = o.q.ref.dtype();
   const DeviceModel& device = ctx.target().device;
   const std::vector<AttentionProblem> sizes = sampled_problems(problem);
-  const AttentionMmaTiling tiling = choose_attention_mma_tiling(sizes, dtype, device);
+  const AttentionMmaTiling tiling =
+      take_form(ctx, "attention_mma", attention_mma_candidates(sizes, dtype, device)).tiling;
   const bool cached =
       ctx.segment_of(o.k.ref) != Segment::Arena && ctx.segment_of(o.v.ref) != Segment::Arena;
   const bool early = stands_before_run(ctx, o.kv_len) && stands_before_run(ctx, o.q_start);

@@ -207,16 +207,11 @@ double cluster_room(const AttentionMmaTiling& tiling) {
   return tiling.splits <= 2 ? 1.0 : tiling.splits <= 4 ? 0.9 : 0.75;
 }
 
-struct TimedTiling {
-  AttentionMmaTiling tiling;
-  double microseconds;
-};
-
 // The tiling at every size; nullopt where it does not fit one.
-std::optional<std::vector<TimedTiling>> timed(std::span<const AttentionProblem> sizes, DType dtype,
-                                              const DeviceModel& device,
-                                              const AttentionMmaTiling& tiling) {
-  std::vector<TimedTiling> times;
+std::optional<std::vector<TimedAttentionTiling>> timed(std::span<const AttentionProblem> sizes,
+                                                       DType dtype, const DeviceModel& device,
+                                                       const AttentionMmaTiling& tiling) {
+  std::vector<TimedAttentionTiling> times;
   for (const AttentionProblem& size : sizes) {
     const bool fills_device =
         static_cast<double>(tiling.groups(size) * tiling.splits) >
@@ -233,16 +228,23 @@ std::optional<std::vector<TimedTiling>> timed(std::span<const AttentionProblem> 
 
 }  // namespace
 
-AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
-                                               const DeviceModel& device) {
-  std::vector<std::vector<TimedTiling>> candidates;
+std::vector<std::vector<TimedAttentionTiling>> attention_mma_candidates(
+    std::span<const AttentionProblem> sizes, DType dtype, const DeviceModel& device) {
+  std::vector<std::vector<TimedAttentionTiling>> candidates;
   for (const AttentionProblem& size : sizes) {
     for (const AttentionMmaTiling& tiling : candidates_of(size, dtype)) {
       if (auto times = timed(sizes, dtype, device, tiling)) candidates.push_back(std::move(*times));
     }
   }
   RLX_CHECK(!candidates.empty(), "no tiling of attention_mma fits");
-  return least_excess(candidates, [](const TimedTiling& timed) { return timed.microseconds; })
+  return candidates;
+}
+
+AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
+                                               const DeviceModel& device) {
+  const auto candidates = attention_mma_candidates(sizes, dtype, device);
+  return least_excess(candidates,
+                      [](const TimedAttentionTiling& timed) { return timed.microseconds; })
       .tiling;
 }
 

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/dispatch/target.h"
 #include "compiler/ops/attention/attention_problem.h"
@@ -28,9 +29,19 @@ struct AttentionMmaTiling {
   [[nodiscard]] std::string text() const;
 };
 
-// The tiling for a problem at several sizes, which begin with the largest: that whose modelled time
-// exceeds the best one's by the least factor where this is largest. Precondition: f32, or a 16-bit
-// float; head sizes that the kernel takes.
+struct TimedAttentionTiling {
+  AttentionMmaTiling tiling;
+  double microseconds = 0;  // modelled
+
+  [[nodiscard]] std::string text() const { return tiling.text(); }
+};
+
+// Every tiling that fits, for a problem at several sizes, which begin with the largest.
+// Precondition: f32, or a 16-bit float; head sizes that the kernel takes.
+std::vector<std::vector<TimedAttentionTiling>> attention_mma_candidates(
+    std::span<const AttentionProblem> sizes, DType dtype, const DeviceModel& device);
+// Of these the one whose modelled time exceeds the best one's by the least factor where this is
+// largest.
 AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
                                                const DeviceModel& device);
 // Least bounds of the kernel's shared memory: the kernel's own sums, or a little more.

@@ -304,6 +304,12 @@ bool OfferContext::is_preferred(std::string_view offer) const {
   return names_offer(options_.prefer, offer);
 }
 
+const std::string* OfferContext::tuned_form(const std::string& key) const {
+  if (options_.tuned == nullptr) return nullptr;
+  const auto found = options_.tuned->find(key);
+  return found == options_.tuned->end() ? nullptr : &found->second;
+}
+
 Segment OfferContext::segment_of(const TensorRef& ref) const {
   return program_ == nullptr ? Segment::Arena : program_->buffer(ref.buffer).segment;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/dispatch/form_choice.h"
 #include "compiler/dispatch/size_words.h"
 #include "compiler/dispatch/target.h"
 #include "compiler/ops/op_def.h"
@@ -33,6 +34,8 @@ struct LowerOptions {
   const std::vector<std::string>* without = nullptr;
   // Names of offers that are taken wherever they fit, before what is faster; nullptr: none.
   const std::vector<std::string>* prefer = nullptr;
+  // The forms that a tuner found to be fastest; nullptr: estimates choose alone.
+  const FormTable* tuned = nullptr;
   // The program makes weights: it runs once for each load of a plan.
   bool runs_once = false;
 };
@@ -53,6 +56,9 @@ class OfferContext {
     if (options_.runs_once) return WordUse::Always;
     return device().is_cpu() ? WordUse::WhereFree : WordUse::Never;
   }
+  [[nodiscard]] bool runs_once() const { return options_.runs_once; }
+  // What the table of tuned forms says of FormChoice::key(), or nullptr.
+  [[nodiscard]] const std::string* tuned_form(const std::string& key) const;
   // True for the name of an offer, and of all forms of a kernel, that the user left out.
   [[nodiscard]] bool is_left_out(std::string_view offer) const;
   // The same of what the user prefers.

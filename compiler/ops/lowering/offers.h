@@ -3,6 +3,7 @@
 // lowerings and by the passes that prepare for them. A new way to compute the problem is a row.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/support/check.h"
 
@@ -129,11 +131,44 @@ bool fail_for_offers(LowerContext& ctx, const std::vector<OfferNote>& notes);
 void note_offers(Program& program, size_t first_step, const std::optional<KernelId>& kernel,
                  std::vector<OfferNote> notes);
 
+// Whether one row may stand for the other after passes have prepared for that: as long as they want
+// nothing of places and layouts.
+template <typename Row>
+bool may_stand_for(const Row&, const Row&) {
+  return true;
+}
+
+// Takes the row that a tuner found to be the fastest of those that may stand for the chosen one.
+template <typename Row>
+void choose_tuned(LowerContext& ctx, std::span<const Row> table, Choice<Row>& choice) {
+  const auto taken = std::ranges::find_if(choice.notes, &OfferNote::taken);
+  if (ctx.is_preferred(taken->kernel)) return;
+  std::vector<TimedForm> forms;
+  std::vector<OfferNote*> notes;
+  std::vector<const Row*> rows;
+  size_t best = 0;
+  for (OfferNote& note : choice.notes) {
+    const auto row = std::ranges::find_if(
+        table, [&](const Row& each) { return offer_name(each.kernel, each.form) == note.kernel; });
+    if (!note.refusal.empty() || !may_stand_for(*row, *choice.row)) continue;
+    if (note.taken) best = forms.size();
+    forms.push_back({.name = note.kernel, .microseconds = note.microseconds});
+    notes.push_back(&note);
+    rows.push_back(&*row);
+  }
+  const std::string chooser = "kernel of " + offer_name(table.front().kernel, table.front().form);
+  const size_t tuned = take_form(ctx, chooser, forms, best);
+  notes[best]->taken = false;
+  notes[tuned]->taken = true;
+  choice.row = rows[tuned];
+}
+
 // Chooses, then emits once.
 template <typename Row, typename Problem>
 bool lower_by_offers(LowerContext& ctx, std::span<const Row> table, const Problem& problem) {
   Choice<Row> choice = choose(table, ctx, problem);
   if (choice.row == nullptr) return fail_for_offers(ctx, choice.notes);
+  choose_tuned(ctx, table, choice);
   const size_t first_step = ctx.program().steps.size();
   if (!choice.row->emit(ctx, problem)) return false;
   note_offers(ctx.program(), first_step, choice.row->kernel, std::move(choice.notes));

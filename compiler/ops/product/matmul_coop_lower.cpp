@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/product/matmul_splits.h"
 #include "compiler/support/checked.h"
@@ -125,7 +126,7 @@ std::vector<CoopProblem> window_problems(const Dim& m, int64_t n, int64_t k, int
 bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem> sizes,
           const WindowLines* lines) {
   const CoopProblem problem = sizes.front();
-  const CoopChoice choice = choose_coop(sizes, ctx.target().device);
+  const CoopChoice choice = take_form(ctx, "matmul_coop", coop_candidates(sizes, ctx.device()));
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {

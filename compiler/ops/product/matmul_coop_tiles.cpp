@@ -159,7 +159,8 @@ std::optional<std::vector<CoopChoice>> tiled_at_all(std::span<const CoopProblem>
 
 }  // namespace
 
-CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device) {
+std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
+                                                     const DeviceModel& device) {
   std::vector<std::vector<CoopChoice>> candidates;
   for (const CoopTile& tile : kTiles) {
     for (const int64_t splits : kCoopSplits) {
@@ -168,6 +169,11 @@ CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& de
     }
   }
   RLX_CHECK(!candidates.empty(), "no tile fits into shared memory");
+  return candidates;
+}
+
+CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device) {
+  const auto candidates = coop_candidates(sizes, device);
   return least_excess(candidates, [](const CoopChoice& choice) { return choice.microseconds; });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/dispatch/target.h"
 
@@ -50,9 +51,12 @@ struct CoopChoice {
   [[nodiscard]] std::string text() const;
 };
 
-// The tile for a problem at several sizes, which differ in m, n and batches and begin with the
-// largest: that whose estimate exceeds the best one's by the least factor where this is largest; of
-// equal ones the first of the table. Its numbers are those at the first size.
+// Each tile with each split that fits, for a problem at several sizes, which differ in m, n and
+// batches and begin with the largest.
+std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
+                                                     const DeviceModel& device);
+// Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
+// of equal ones the first of the table. Its numbers are those at the first size.
 CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device);
 // The estimate, on any device, with the pass that joins splits.
 double coop_microseconds(const CoopProblem& problem, const CoopChoice& choice,

@@ -286,7 +286,11 @@ bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
   const Choice<ProductOffer> own = choose(own_product_offers(), ctx, fused);
   // A tuner's choice would hold for one size.
   const bool has_own = own.row != nullptr && !has_free_sizes(fused);
+  std::vector<FormChoice>& form_choices = ctx.program().form_choices;
+  const size_t first_choice = form_choices.size();
   if (has_own && !own.row->emit(ctx, fused)) return false;
+  // Of a step that does not run nothing is timed.
+  form_choices.resize(first_choice);
   std::vector<Step> ours(std::make_move_iterator(steps.begin() + static_cast<int64_t>(first_step)),
                          std::make_move_iterator(steps.end()));
   steps.resize(first_step);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_mma_tiles.h"
 #include "compiler/ops/product/product_time.h"
@@ -95,7 +96,7 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
   const Pieces b = pieces_of(ctx, product.b, product.n, product.k, kLeastPieceBytes).value();
   const std::vector<MmaProblem> problems = problems_of(ctx, product);
   const MmaProblem problem = problems.front();
-  const MmaChoice choice = choose_mma(problems, ctx.target().device);
+  const MmaChoice choice = take_form(ctx, "matmul_mma", mma_candidates(problems, ctx.device()));
   auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
   define_product(ctx, dispatch, product, ProductPass::Whole);
   dispatch.workgroup({choice.tile.threads(), 1, 1})

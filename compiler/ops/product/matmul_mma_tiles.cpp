@@ -226,7 +226,8 @@ std::optional<std::vector<MmaChoice>> tiled_at_all(std::span<const MmaProblem> s
 
 }  // namespace
 
-MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device) {
+std::vector<std::vector<MmaChoice>> mma_candidates(std::span<const MmaProblem> sizes,
+                                                   const DeviceModel& device) {
   std::vector<std::vector<MmaChoice>> candidates;
   for (const MmaTile& tile : tiles_of(sizes.front().kind)) {
     for (const int64_t splits : kMmaSplits) {
@@ -235,6 +236,11 @@ MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& devic
     }
   }
   RLX_CHECK(!candidates.empty(), "no tile fits into shared memory");
+  return candidates;
+}
+
+MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device) {
+  const auto candidates = mma_candidates(sizes, device);
   return least_excess(candidates, [](const MmaChoice& choice) { return choice.microseconds; });
 }
 

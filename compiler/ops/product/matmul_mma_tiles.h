@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/dispatch/target.h"
 
@@ -60,9 +61,12 @@ struct MmaChoice {
   [[nodiscard]] std::string text() const;
 };
 
-// The tile for a problem at several sizes, which differ in m, n and batches and begin with the
-// largest: that whose estimate exceeds the best one's by the least factor where this is largest; of
-// equal ones the first of the table. Its numbers are those at the first size.
+// Each tile with each split that fits, for a problem at several sizes, which differ in m, n and
+// batches and begin with the largest.
+std::vector<std::vector<MmaChoice>> mma_candidates(std::span<const MmaProblem> sizes,
+                                                   const DeviceModel& device);
+// Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
+// of equal ones the first of the table. Its numbers are those at the first size.
 MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device);
 // The estimate, on any device.
 double mma_microseconds(const MmaProblem& problem, const MmaChoice& choice,

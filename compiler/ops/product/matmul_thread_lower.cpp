@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_splits.h"
@@ -30,13 +31,11 @@ Dim group_count(const Product& product, const TileChoice& choice) {
          batch_count(product);
 }
 
-TileChoice tile_of(const OfferContext& at, const Product& product) {
+TileLimits limits_of(const Product& product) {
   const DType dtype = product.a.ref.dtype();
-  return choose_tile(size_of(product),
-                     {.allow_splits = !product.k.is_free(),
-                      .acc_bytes = element_bytes(accumulator_of(dtype)),
-                      .allow_shallow = dtype == DType::f32},
-                     at.device());
+  return {.allow_splits = !product.k.is_free(),
+          .acc_bytes = element_bytes(accumulator_of(dtype)),
+          .allow_shallow = dtype == DType::f32};
 }
 
 }  // namespace
@@ -109,12 +108,14 @@ std::string tiles_refusal(const OfferContext&, const FusedProduct& fused) {
 }
 
 double tiles_time(const OfferContext& at, const FusedProduct& fused) {
-  return at.device().step_microseconds + tile_of(at, fused.product).microseconds;
+  return at.device().step_microseconds +
+         choose_tile(size_of(fused.product), limits_of(fused.product), at.device()).microseconds;
 }
 
 bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const TileChoice choice = tile_of(ctx, product);
+  const TileChoice choice =
+      take_form(ctx, "matmul", tile_candidates(size_of(product), limits_of(product), ctx.device()));
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {

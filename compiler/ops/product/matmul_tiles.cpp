@@ -95,11 +95,11 @@ double tile_microseconds(const ProductSize& size, const TileChoice& choice,
   return time;
 }
 
-TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
-                       const DeviceModel& device) {
+std::vector<TileChoice> tile_candidates(const ProductSize& size, const TileLimits& limits,
+                                        const DeviceModel& device) {
   // The pass that joins splits counts elements in 32 bits.
   const bool may_split = limits.allow_splits && size.m * size.n * size.batches < int64_t{1} << 31;
-  std::optional<TileChoice> best;
+  std::vector<TileChoice> candidates;
   for (const TileShape& tile : kScalarTiles) {
     if (!fits(tile, limits)) continue;
     const int64_t steps = std::max<int64_t>(ceil_div(size.k, tile.k), 1);
@@ -112,11 +112,17 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
       choice.split_k = split_steps * tile.k;
       choice.groups = choice.tiles * choice.splits * size.batches;
       choice.microseconds = tile_microseconds(size, choice, device);
-      if (!best || choice.microseconds < best->microseconds) best = choice;
+      candidates.push_back(choice);
     }
   }
-  RLX_CHECK(best.has_value(), "no tile fits into shared memory and registers");
-  return *best;
+  RLX_CHECK(!candidates.empty(), "no tile fits into shared memory and registers");
+  return candidates;
+}
+
+TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
+                       const DeviceModel& device) {
+  const std::vector<TileChoice> candidates = tile_candidates(size, limits, device);
+  return *std::ranges::min_element(candidates, {}, &TileChoice::microseconds);
 }
 
 }  // namespace rlx

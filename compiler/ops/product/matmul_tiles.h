@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/dispatch/device_model.h"
@@ -49,7 +50,10 @@ struct TileLimits {
   bool allow_shallow = false;
 };
 
-// The tile and split that the model expects to be fastest.
+// Each tile with each split that fits.
+std::vector<TileChoice> tile_candidates(const ProductSize& size, const TileLimits& limits,
+                                        const DeviceModel& device);
+// Of these the one that the model expects to be fastest.
 TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
                        const DeviceModel& device);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
@@ -36,13 +37,16 @@ struct WgmmaTile {
   int64_t columns;  // of y
   bool pingpong;    // warpgroups take tiles in turn
 };
+// Where memory decides, estimates are equal and the first tile is taken. ResNet-50's convolutions
+// to 256 and 512 channels in a batch of 32, H200: 128 columns in turn take 0.89 to 0.93 of what 64
+// do (tests/bench/results/2026-11-27-h200-tuned.md).
 constexpr std::array kWindowTiles = {
-    WgmmaTile{.columns = 64, .pingpong = true},  WgmmaTile{.columns = 64, .pingpong = false},
-    WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
-    WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
-    WgmmaTile{.columns = 256, .pingpong = false}};
+    WgmmaTile{.columns = 128, .pingpong = true},  WgmmaTile{.columns = 128, .pingpong = false},
+    WgmmaTile{.columns = 192, .pingpong = true},  WgmmaTile{.columns = 192, .pingpong = false},
+    WgmmaTile{.columns = 256, .pingpong = false}, WgmmaTile{.columns = 64, .pingpong = true},
+    WgmmaTile{.columns = 64, .pingpong = false}};
 // Other products of few columns have smaller tiles elsewhere.
-constexpr std::span kWgmmaTiles = std::span(kWindowTiles).subspan<2>();
+constexpr std::span kWgmmaTiles = std::span(kWindowTiles).first<5>();
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
                                     WgmmaTile{.columns = 128, .pingpong = false}};
 
@@ -114,20 +118,28 @@ std::span<const WgmmaTile> tiles_for(const TiledSize& size) {
   return kWgmmaTiles;
 }
 
-struct TileChoice {
+struct WgmmaChoice {
   WgmmaTile tile;
   double microseconds;
+
+  [[nodiscard]] std::string text() const {
+    return "128x" + std::to_string(tile.columns) + " tiles, " +
+           (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side");
+  }
 };
-// One tile for all of the sizes.
-TileChoice choose(const DeviceModel& device, std::span<const TiledSize> sizes) {
+std::vector<std::vector<WgmmaChoice>> candidates_for(const DeviceModel& device,
+                                                     std::span<const TiledSize> sizes) {
   const std::span<const WgmmaTile> tiles = tiles_for(sizes.front());
-  std::vector<std::vector<TileChoice>> candidates;
+  std::vector<std::vector<WgmmaChoice>> candidates;
+  const int64_t n = sizes.front().n;
   for (const WgmmaTile& tile : tiles) {
-    std::vector<TileChoice>& at_sizes = candidates.emplace_back();
+    // A narrower one does the same with less.
+    if (sizes.front().window_bytes && tile.columns >= n + 64) continue;
+    std::vector<WgmmaChoice>& at_sizes = candidates.emplace_back();
     for (const TiledSize& size : sizes)
       at_sizes.push_back({tile, wgmma_tile_microseconds(device, size, tile)});
   }
-  return least_excess(candidates, [](const TileChoice& choice) { return choice.microseconds; });
+  return candidates;
 }
 
 // ---- what the kernel takes ----
@@ -484,7 +496,9 @@ std::string wgmma_window_refusal(const OfferContext& at, const WindowProduct& gi
 }
 
 double wgmma_microseconds(const DeviceModel& device, const TiledSize& size) {
-  return choose(device, {&size, 1}).microseconds;
+  const auto candidates = candidates_for(device, {&size, 1});
+  return least_excess(candidates, [](const WgmmaChoice& choice) { return choice.microseconds; })
+      .microseconds;
 }
 
 double wgmma_time(const OfferContext& at, const FusedProduct& fused) {
@@ -502,7 +516,7 @@ double wgmma_window_time(const OfferContext& at, const WindowProduct& product) {
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(fused);
-  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_A_PITCH", product.a.line)
       .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
@@ -521,7 +535,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
 bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
   const Product& product = given.fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(given);
-  const WgmmaTile tile = choose(ctx.device(), sizes).tile;
+  const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_WINDOW", 1)
       .define("RLX_CHANNELS", given.channels)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/vision/conv_mma_tiles.h"
 #include "compiler/ops/vision/conv_rows.h"
 #include "compiler/support/sampled_sizes.h"
@@ -158,7 +159,7 @@ std::string bundles_text(const Convolution& conv) {
   return "groups in bundles of " + std::to_string(bundled_groups(conv)) + ", ";
 }
 
-void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
+void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx,
                  const Convolution& conv) {
   const int64_t bundled = bundled_groups(conv);
   dispatch.define("RLX_CHANNELS", conv.group_in * bundled)
@@ -166,7 +167,7 @@ void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& c
   if (conv.groups > 1)
     dispatch.define("RLX_BUNDLES", conv.groups / bundled).define("RLX_BUNDLED", bundled);
   const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
-  const ConvTiling tiling = choose_conv_tiling(sizes, ctx.device());
+  const ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()));
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)

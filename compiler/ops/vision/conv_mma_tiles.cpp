@@ -237,7 +237,8 @@ std::optional<std::vector<ConvTiling>> tiled_at_all(std::span<const ConvProduct>
 
 }  // namespace
 
-ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device) {
+std::vector<std::vector<ConvTiling>> conv_candidates(std::span<const ConvProduct> sizes,
+                                                     const DeviceModel& device) {
   std::vector<std::vector<ConvTiling>> candidates;
   const auto add_rows = [&](const auto& table, const auto& stages_of) {
     for (size_t row = 0; row < table.size(); ++row) {
@@ -266,6 +267,11 @@ ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceMo
       return std::min(cost.stages, steps);
     });
   }
+  return candidates;
+}
+
+ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device) {
+  const auto candidates = conv_candidates(sizes, device);
   return least_excess(candidates, [](const ConvTiling& tiling) { return tiling.microseconds; });
 }
 

@@ -49,9 +49,12 @@ struct ConvTiling {
   [[nodiscard]] std::string text() const;
 };
 
-// The tiling for a product at several sizes, which differ in m and begin with the largest: that
-// whose estimate exceeds the best one's by the least factor where this is largest; of equal ones
-// the first of the table. Its numbers are those at the first size.
+// Every tiling that fits, for a product at several sizes, which differ in m and begin with the
+// largest.
+std::vector<std::vector<ConvTiling>> conv_candidates(std::span<const ConvProduct> sizes,
+                                                     const DeviceModel& device);
+// Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
+// of equal ones the first of the table. Its numbers are those at the first size.
 ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device);
 // Its estimate, on any device.
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,

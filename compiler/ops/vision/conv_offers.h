@@ -22,11 +22,16 @@ struct ConvLayouts {
   FilterOrder filters = FilterOrder::AsTheyAre;
   // Why it cannot write there as it stands; empty where it can.
   std::string (*place_refusal)(const TensorRef& place) = nullptr;
+  bool operator==(const ConvLayouts&) const = default;
 };
 
 struct ConvOffer : Offer<ConvProblem> {
   ConvLayouts layouts;
 };
+
+inline bool may_stand_for(const ConvOffer& row, const ConvOffer& other) {
+  return row.layouts == other.layouts;
+}
 
 std::span<const ConvOffer> conv_offers();
 
