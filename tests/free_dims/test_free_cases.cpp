@@ -304,42 +304,41 @@ void check_each_size(const Place& place, const Case& test, Tally& tally) {
   for (const int64_t size : sizes_of(test)) ++tally.counts[outcome_of(place, test, {size})];
 }
 
-// The sets of sizes that check() is sure to try of a case.
-using TriedSizes = std::vector<std::set<int64_t>>;
-TriedSizes all_at_once(const Case& test) {
-  return {sizes_of(test)};
-}
-TriedSizes each_by_itself(const Case& test) {
-  TriedSizes tried;
-  for (const int64_t size : sizes_of(test)) tried.push_back({size});
-  return tried;
+// Whether the case with these sizes free has a plan; brings its kernels into the cache.
+bool compiles(const Place& place, const Case& test, const std::set<int64_t>& free_sizes) {
+  Outcome outcome = Outcome::Fixed;
+  Diagnostics diagnostics;
+  auto module = free_module(test, free_sizes, Least::One, outcome);
+  return module && compile_to_bytes(std::move(*module), options_for(place), diagnostics);
 }
 
-// How the cases of a family are checked.
+void compile_each_size(const Place& place, const Case& test) {
+  for (const int64_t size : sizes_of(test)) static_cast<void>(compiles(place, test, {size}));
+}
+
+void compile_case(const Place& place, const Case& test) {
+  const std::set<int64_t> sizes = sizes_of(test);
+  if (!sizes.empty() && !compiles(place, test, sizes)) compile_each_size(place, test);
+}
+
+// How the cases of a family are checked, and what of it compiles kernels.
 struct Way {
   void (*check)(const Place& place, const Case& test, Tally& tally);
-  TriedSizes (*tried)(const Case& test);
+  void (*compile)(const Place& place, const Case& test);
 };
-constexpr Way kAllSizes{check_case, all_at_once};
-constexpr Way kEachSize{check_each_size, each_by_itself};
+constexpr Way kAllSizes{check_case, compile_case};
+constexpr Way kEachSize{check_each_size, compile_each_size};
 
 // Brings the kernels of the cases into the cache, on all cores: a plan of a case has one or two,
 // and compiling them takes most of a check's time.
 void compile_beforehand(const std::vector<const Case*>& cases, const Place& place, const Way& way) {
-  std::vector<std::pair<const Case*, std::set<int64_t>>> jobs;
-  for (const Case* test : cases) {
-    for (const std::set<int64_t>& sizes : way.tried(*test)) jobs.emplace_back(test, sizes);
-  }
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < jobs.size(); i = next.fetch_add(1)) {
-      Outcome outcome = Outcome::Fixed;
-      Diagnostics diagnostics;
+    for (size_t i = next.fetch_add(1); i < cases.size(); i = next.fetch_add(1)) {
       try {
-        auto module = free_module(*jobs[i].first, jobs[i].second, Least::One, outcome);
-        if (module) compile_to_bytes(std::move(*module), options_for(place), diagnostics);
+        way.compile(place, *cases[i]);
       } catch (const std::exception&) {
-        continue;  // check() meets it again, and tells
+        continue;  // the check meets it again, and tells
       }
     }
   };
