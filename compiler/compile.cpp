@@ -346,11 +346,11 @@ StepEstimate estimate_of(const Program& program, const Step& step) {
                         .kernel = kernel_text(program, step),
                         .specialization = specialization_text(program, step),
                         .node = step.node,
-                        .flops = step.flops,
-                        .bytes = step.bytes_moved,
+                        .flops = static_cast<uint64_t>(step.flops.bound()),
+                        .bytes = static_cast<uint64_t>(step.bytes_moved.bound()),
                         .microseconds = step.estimate};
   if (!estimate.microseconds) {
-    estimate.microseconds = [bytes = step.bytes_moved](const DeviceModel& device) {
+    estimate.microseconds = [bytes = estimate.bytes](const DeviceModel& device) {
       return static_cast<double>(bytes) / device.memory_gigabytes_per_second * 1e-3 +
              device.step_microseconds;
     };

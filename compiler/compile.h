@@ -67,7 +67,7 @@ struct CompileOptions {
   std::function<void(const std::string& phase, double seconds)> timing;
 };
 
-// A step as it would be run, and what it is expected to take.
+// A step as it would be run, and what it is expected to take, with free sizes at their largest.
 struct StepEstimate {
   std::string entry;
   std::string kernel;          // "library" of the vendor's products, "copy" and "fill"

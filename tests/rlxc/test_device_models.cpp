@@ -51,6 +51,28 @@ TEST_CASE("a device model begins with a built-in one, and the plan tells its nam
        "vulkan: device model my card");
 }
 
+TEST_CASE("a plan is tuned on a device, and made again without one") {
+  const Workplace place;
+  says(compile_with(0, place, {"--tune=null"}), "tuned vulkan for null");
+  says(expect_code(0, place, {"inspect", place.path("m.plan"), "--why"}),
+       "vulkan: forms tuned on null");
+  compile_with(0, place, {"--tune=locked", "--tuned", place.path("m.plan.tuned.json")},
+               "again.plan");
+  CHECK(read_file(place.path("m.plan")) == read_file(place.path("again.plan")));
+  says(compile_with(2, place, {"--tune=locked"}, "other.plan"), "other.plan.tuned.json");
+  says(compile_with(1, place, {"--tune=locked", "--target", "vulkan-cpu"}), "for target vulkan");
+  says(compile_with(1, place, {"--tuned", "x.json"}), "--tune");
+}
+
+TEST_CASE("forms are tuned at one size") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const ToolResult free =
+      place.rlxc({model, "-o", place.path("m.plan"), "--dim", "batch=1:4", "--tune=null"});
+  CHECK(free.exit_code != 0);
+  says(free, "--dim batch=4");
+}
+
 TEST_CASE("the model of a CPU takes products by lanes, and no other device hears of them") {
   const Workplace place;
   const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "m",

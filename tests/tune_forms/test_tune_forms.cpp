@@ -63,6 +63,25 @@ TEST_CASE("forms_are_not_tuned_at_free_sizes") {
   CHECK(status.message().find("--dim rows=") != std::string::npos);
 }
 
+TEST_CASE("a_summary_has_estimates_at_the_largest_of_free_sizes") {
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(
+      R"({"rlx_graph": 1, "symbols": [{"name": "rows", "min": 1, "max": 64}], "inputs": [)" +
+          input("a", R"(["rows", 512])") + R"(], "nodes": [)" + node("exp", R"("a")", "y") +
+          R"(], "outputs": ["y"]})",
+      "test.json", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(source.has_value());
+  auto module =
+      bind_module(*source, {}, ".", diagnostics, {{"rows", {.minimum = 1, .maximum = 64}}});
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  CompileSummary summary;
+  REQUIRE(compile_to_bytes(*module, vulkan_options(), diagnostics, &summary));
+  REQUIRE(summary.estimates.size() == 1);
+  CHECK(summary.estimates[0].bytes == 2 * 64 * 512 * sizeof(float));
+}
+
 TEST_CASE("two_targets_of_one_device_are_refused") {
   CompileOptions options = vulkan_options();
   options.targets = {"vulkan", "vulkan-cpu"};
