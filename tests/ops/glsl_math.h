@@ -3,6 +3,7 @@
 // C++ on the host with the few words of GLSL that they use.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -33,6 +34,8 @@ inline uvec2 unpackDouble2x32(double value) {
 using std::ceil;
 using std::exp2;
 using std::floor;
+using std::max;
+using std::min;
 using std::sqrt;
 using std::trunc;
 inline float inversesqrt(float x) {
@@ -59,6 +62,7 @@ inline float driver_quotient(float a, float b) {
 #define RLX_FN [[maybe_unused]] static inline
 #define RLX_BIG_FN RLX_FN
 #define precise
+#define RLX_INOUT(type) type&
 #define rlx_u32 uint32_t
 #define rlx_i64 int64_t
 #define rlx_u64 uint64_t
@@ -70,6 +74,7 @@ inline float driver_quotient(float a, float b) {
 #undef RLX_FN
 #undef RLX_BIG_FN
 #undef precise
+#undef RLX_INOUT
 #undef rlx_u32
 #undef rlx_i64
 #undef rlx_u64

@@ -135,6 +135,27 @@ TEST_CASE("scalar functions stay within class transc over all of f32") {
   }
 }
 
+TEST_CASE("functions without branches keep what they promise") {
+  double worst_power = 0;
+  double worst_size = 0;
+  for (float x = -125.9f; x < 127.5f; x += 0.0137f) {
+    const double power = std::exp2(double{x});
+    worst_power = std::max(worst_power, std::fabs(glsl::rlx_exp2_straight(x) / power - 1));
+    if (x < -80) continue;
+    const double size = std::max(double{x}, 0.0) + std::log1p(std::exp(-std::fabs(double{x})));
+    worst_size = std::max(worst_size, std::fabs(glsl::rlx_softplus_straight(x) / size - 1) /
+                                          (4 + std::fabs(double{x})));
+  }
+  CHECK(worst_power < 2 * kSingleUnit);
+  CHECK(worst_size < 1.5 * kSingleUnit);
+  CHECK(glsl::rlx_exp2_straight(0.0f) == 1.0f);
+  CHECK(glsl::rlx_exp2_straight(kInfinity) == kInfinity);
+  CHECK(glsl::rlx_exp2_straight(-kInfinity) == 0x1p-126f);
+  CHECK(glsl::rlx_softplus_straight(kInfinity) == kInfinity);
+  CHECK(glsl::rlx_softplus_straight(-kInfinity) <= 0x1p-125f);
+  CHECK(std::isnan(glsl::rlx_softplus_straight(std::nanf(""))));
+}
+
 TEST_CASE("gelu keeps its relative accuracy in the negative tail") {
   for (float x = -0.01f; x > -13.0f; x *= 1.01f) {
     const double reference = phi_gelu(x);

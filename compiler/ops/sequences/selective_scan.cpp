@@ -175,13 +175,15 @@ struct SelectiveScan {
   [[nodiscard]] Dim groups() const { return sizes.batch * ceil_div(sizes.channels, rows()); }
 };
 
-// False where a thread would hold too many states in registers.
-bool choose_selective_tiling(SelectiveScan& scan) {
-  constexpr int64_t kLanes = 4;
+constexpr int64_t kSelectiveLanes = 4;
+
+// With `lanes` threads to a channel where its states need no more and are as many. False where a
+// thread would hold too many states in registers.
+bool choose_selective_tiling(SelectiveScan& scan, int64_t lanes) {
   const int64_t bytes = element_bytes(scan.real());
   const int64_t most_items = 128 / bytes;
   const int64_t states = scan.sizes.states;
-  scan.lanes = kLanes;
+  scan.lanes = lanes;
   while (scan.lanes > 1 && scan.lanes / 2 >= states) scan.lanes /= 2;
   while (ceil_div(states, scan.lanes) > most_items) scan.lanes *= 2;
   if (scan.lanes > kSelectiveThreads) return false;
@@ -189,12 +191,25 @@ bool choose_selective_tiling(SelectiveScan& scan) {
   // One group of b and c for all rows of a workgroup.
   const bool shares =
       scan.sizes.groups == 1 || (scan.sizes.channels / scan.sizes.groups) % scan.rows() == 0;
-  const int64_t least = 3 * scan.rows() * bytes;
+  const int64_t least = 2 * scan.rows() * bytes;
   const int64_t staged = least + 2 * scan.items * scan.lanes * bytes;
   scan.staged = shares && staged <= kSelectiveSharedBytes;
   scan.tile =
       std::clamp<int64_t>(kSelectiveSharedBytes / (scan.staged ? staged : least), 1, kMostStaged);
   return true;
+}
+
+// A thread with a channel of its own adds its states without asking others, but chunks must still
+// keep the device busy.
+SelectiveScan scan_in_chunks(const OfferContext& at, const SelectiveScan& whole) {
+  constexpr int64_t kLeastSteps = 64;
+  SelectiveScan scan = whole;
+  for (int64_t lanes = 1; lanes <= kSelectiveLanes; lanes *= 2) {
+    choose_selective_tiling(scan, lanes);
+    const int64_t chunks = scan.sizes.steps.bound() / kLeastSteps;
+    if (scan.groups().bound() * chunks >= 2 * int64_t{at.device().multiprocessors}) break;
+  }
+  return scan;
 }
 
 int64_t chunk_steps(const OfferContext& at, const SelectiveScan& scan) {
@@ -334,7 +349,8 @@ bool emit_whole_scan(LowerContext& ctx, const SelectiveScan& scan) {
   return true;
 }
 
-bool emit_chunked_scan(LowerContext& ctx, const SelectiveScan& scan) {
+bool emit_chunked_scan(LowerContext& ctx, const SelectiveScan& whole) {
+  const SelectiveScan scan = scan_in_chunks(ctx, whole);
   const int64_t length = chunk_steps(ctx, scan);
   const SelectiveSizes& sizes = scan.sizes;
   const Dim chunks = ceil_div(sizes.steps, length);
@@ -358,7 +374,7 @@ constexpr std::array kSelectiveOffers = {
                          .estimate = Estimate::Bound,
                          .refusal =
                              [](const OfferContext& at, const SelectiveScan& scan) {
-                               return std::string(chunk_steps(at, scan) > 0
+                               return std::string(chunk_steps(at, scan_in_chunks(at, scan)) > 0
                                                       ? ""
                                                       : "whole sequences keep the device busy, or "
                                                         "are short");
@@ -396,7 +412,7 @@ bool lower_selective_scan(LowerContext& ctx) {
                      .softplus = ctx.attrs().flag("delta_softplus")};
   if (ctx.has_input(kSelectiveZ)) scan.z = along(kSelectiveZ);
   if (ctx.has_output(1)) scan.state = ctx.output(1);
-  if (!choose_selective_tiling(scan)) {
+  if (!choose_selective_tiling(scan, kSelectiveLanes)) {
     return ctx.fail(DiagCode::Limit, "channels have " + std::to_string(scan.sizes.states) +
                                          " states; registers hold no more than 4096, 2048 of f64");
   }
