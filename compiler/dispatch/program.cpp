@@ -106,16 +106,18 @@ TensorRef::ByteRange TensorRef::byte_range() const {
     return {offset_bytes, byte_size(type)};
   }
   if (holds_all_bytes(type.shape, strides)) return {offset_bytes, byte_size(type)};
-  Dim lowest = 0;
-  Dim highest = 0;
+  // Distances: what a plan says of free sizes is never negative.
+  Dim before = 0;
+  Dim behind = 0;
   for (size_t i = 0; i < type.shape.size(); ++i) {
-    const Dim reach = (max(type.shape[i], 1) - 1) * strides[i];
-    (strides[i] < 0 ? lowest : highest) += reach;
+    const bool is_turned = strides[i] < 0;
+    const Dim steps = max(type.shape[i], 1) - 1;
+    (is_turned ? before : behind) += steps * (is_turned ? 0 - strides[i] : strides[i]);
   }
   const int64_t size = element_bytes(type.dtype);
-  const Dim first = offset_bytes + lowest * size;
+  const Dim first = offset_bytes - before * size;
   RLX_CHECK(first >= 0, "view before its buffer");
-  const Dim length = (highest - lowest + 1) * size;
+  const Dim length = (before + behind + 1) * size;
   const Dim count = element_count(type.shape);
   return {first, count.range().least > 0 ? length : length * min(count, 1)};
 }

@@ -593,7 +593,8 @@ DimOrder::DimOrder(const Dim& a, const Dim& b)
     : bound_(a.bound() <=> b.bound()),
       least_(a.range().least <=> b.range().most),
       most_(a.range().most <=> b.range().least),
-      free_(a.is_free() ? &a : &b) {
+      // A requirement is free, and yet one number.
+      free_(a.is_free() && !is_number(a.range()) ? &a : &b) {
   if (orders_are_decided && differ_by_a_number(a, b)) least_ = most_ = bound_;
 }
 

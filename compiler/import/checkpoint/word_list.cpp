@@ -61,7 +61,8 @@ JsonObject tokenizer_of_words(std::string_view lines, const JsonObject& settings
     if (name.empty()) name = usual;
     const auto found = words.find(name);
     if (found == words.end()) continue;
-    added.push_back({JsonObject{{"id", {found->second}}, {"content", text(name)}, {"special", {true}}}});
+    added.push_back(
+        {JsonObject{{"id", {found->second}}, {"content", text(name)}, {"special", {true}}}});
   }
   const auto framed = [&](std::string_view key) {
     return JsonValue{JsonArray{text(names[key]), {int64_t{0}}}};

@@ -186,9 +186,8 @@ ValueId pooled_by_run_tables(RewriteContext& ctx, const Shape& x, const Ints& ou
                              const std::string& kind) {
   const DType dtype = ctx.type(ctx.input(0)).dtype;
   const bool mean = kind == "mean";
-  const bool widens = mean || kind == "sum" || kind == "prod";
-  const DType between = widens && dtype != DType::f64 ? DType::f32 : dtype;
   const std::string combine = mean ? "sum" : kind;
+  const DType between = dtype_between(dtype, combine);
   std::vector<AxisTaps> fixed_tables;
   std::vector<size_t> free_axes;
   for (size_t d = 0; d < out.size(); ++d) {
@@ -198,7 +197,7 @@ ValueId pooled_by_run_tables(RewriteContext& ctx, const Shape& x, const Ints& ou
       fixed_tables.push_back(table_of(2 + d, x[2 + d], out[d], mean));
     }
   }
-  ValueId y = emit_resample(ctx, ctx.input(0), std::move(fixed_tables), combine);
+  ValueId y = emit_resample(ctx, ctx.input(0), std::move(fixed_tables), combine, between);
   for (size_t i = 0; i < free_axes.size(); ++i) {
     const size_t d = free_axes[i];
     const DType to = i + 1 == free_axes.size() ? dtype : between;
@@ -239,8 +238,8 @@ bool decompose_adaptive_pool(RewriteContext& ctx) {
   for (size_t d = 0; d < out.size(); ++d) {
     if (out[d] != x[2 + d]) tables.push_back(table_of(2 + d, x[2 + d], out[d], kind == "mean"));
   }
-  ctx.replace_output(
-      0, emit_resample(ctx, ctx.input(0), std::move(tables), kind == "mean" ? "sum" : kind));
+  ctx.replace_output(0, emit_resample(ctx, ctx.input(0), std::move(tables),
+                                      kind == "mean" ? "sum" : kind, ctx.type(ctx.input(0)).dtype));
   return true;
 }
 

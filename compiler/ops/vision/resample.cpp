@@ -483,7 +483,7 @@ bool is_identity(const AxisTaps& table, const Dim& in) {
 }
 
 ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tables,
-                      const std::string& combine) {
+                      const std::string& combine, DType to) {
   const TensorType type = ctx.type(x);
   if (tables.empty()) return x;
   int64_t taps = 1;
@@ -491,7 +491,7 @@ ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tabl
   const auto by_axis = [](const AxisTaps& a, const AxisTaps& b) { return a.axis < b.axis; };
   if (tables.size() <= kMostAxes && taps <= kMostTapsAtOnce) {
     std::sort(tables.begin(), tables.end(), by_axis);
-    return emit_pass(ctx, x, tables, combine, type.dtype);
+    return emit_pass(ctx, x, tables, combine, to);
   }
   // What shrinks most goes first.
   const auto growth = [&type](const AxisTaps& table) {
@@ -500,13 +500,17 @@ ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tabl
   };
   std::stable_sort(tables.begin(), tables.end(),
                    [&](const AxisTaps& a, const AxisTaps& b) { return growth(a) < growth(b); });
-  const bool widens = combine == "sum" || combine == "prod";
-  const DType between = widens && type.dtype != DType::f64 ? DType::f32 : type.dtype;
+  const DType between = dtype_between(type.dtype, combine);
   for (size_t k = 0; k < tables.size(); ++k) {
     const bool last = k + 1 == tables.size();
-    x = emit_pass(ctx, x, {tables[k]}, combine, last ? type.dtype : between);
+    x = emit_pass(ctx, x, {tables[k]}, combine, last ? to : between);
   }
   return x;
+}
+
+DType dtype_between(DType dtype, const std::string& combine) {
+  const bool widens = combine == "sum" || combine == "prod";
+  return widens && dtype != DType::f64 ? DType::f32 : dtype;
 }
 
 DType table_dtype(DType result) {

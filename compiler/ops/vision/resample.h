@@ -30,10 +30,13 @@ struct AxisTaps {
 bool is_identity(const AxisTaps& table, const Dim& in);
 
 // Emits resample nodes, one for all axes where that takes few taps, else one per axis. `combine`:
-// "sum" of weight * x, "max", "min", "prod", or "copy" (count 1, any dtype). Between the nodes,
-// sums are f32 (f64 of f64). The result has x's dtype.
+// "sum" of weight * x, "max", "min", "prod", or "copy" (count 1, any dtype). The result has dtype
+// `to`: x's, or, where further nodes follow, dtype_between(), as have those between the nodes here;
+// x itself where there are no tables.
 ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tables,
-                      const std::string& combine);
+                      const std::string& combine, DType to);
+// Of what one node of several that resample x makes for the next: sums are f32 (f64 of f64).
+DType dtype_between(DType x, const std::string& combine);
 
 // A table that the run makes, of sizes that it gives: [out * count], taps i32 with -1 for absent
 // ones, weights of table_dtype() of the result.

@@ -615,12 +615,13 @@ bool decompose_resize(RewriteContext& ctx) {
     (is_free(axis) ? free_tables : fixed_tables).push_back(std::move(table));
   }
   const std::string combine = ctx.attrs().text("mode") == "nearest" ? "copy" : "sum";
-  const ValueId between = emit_resample(ctx, x, std::move(fixed_tables), combine);
-  ValueId y = emit_resample(ctx, between, std::move(free_tables), combine);
+  const DType between = dtype_between(dtype, combine);
+  const DType behind_free = run_axes.empty() ? dtype : between;
+  const DType behind_fixed = free_tables.empty() ? behind_free : between;
+  ValueId y = emit_resample(ctx, x, std::move(fixed_tables), combine, behind_fixed);
+  y = emit_resample(ctx, y, std::move(free_tables), combine, behind_free);
   for (size_t i = 0; i < run_axes.size(); ++i) {
-    const bool is_last = i + 1 == run_axes.size();
-    const bool widens = combine == "sum" && !is_last && dtype != DType::f64;
-    const DType to = widens ? DType::f32 : dtype;
+    const DType to = i + 1 == run_axes.size() ? dtype : between;
     RunTables tables(ctx, run_axes[i], table_dtype(to));
     y = emit_resample_by(ctx, y, tables.make(), combine, to);
   }
