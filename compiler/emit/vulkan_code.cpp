@@ -123,6 +123,27 @@ std::optional<KernelFault> validate(const std::vector<uint32_t>& words) {
   return KernelFault{"SPIR-V validator: " + messages};
 }
 
+std::optional<KernelFault> optimize_and_validate(std::vector<uint32_t>& words,
+                                                 const KernelCodeOptions& options) {
+  if (auto fault = optimize(words, options)) return fault;
+  if (options.native_halves) words = with_half_controls(words);
+  return validate(words);
+}
+
+// As compiled where the optimiser makes what is not valid: SPIRV-Tools 2025 turns a known value of
+// 8 bits that is stored into a constant, which needs Int8 where the store does not.
+std::optional<KernelFault> finish(std::vector<uint32_t>& words, const KernelCodeOptions& options) {
+  std::vector<uint32_t> optimized = words;
+  auto fault = optimize_and_validate(optimized, options);
+  if (!fault) {
+    words = std::move(optimized);
+    return std::nullopt;
+  }
+  KernelCodeOptions as_compiled = options;
+  as_compiled.optimize = false;
+  return optimize_and_validate(words, as_compiled) ? fault : std::nullopt;
+}
+
 // RLX_MATRIX, f16 or bf16, of kernels with cooperative matrices.
 MatrixElement matrix_element(const Specialization& specialization) {
   const auto define = specialization.defines.find("RLX_MATRIX");
@@ -180,9 +201,7 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
   if (options.float_controls) words = with_float_controls(words);
   if (specialization.defines.contains("RLX_CALLS")) words = with_calls(words, big_functions());
-  if (auto fault = optimize(words, options)) return *fault;
-  if (options.native_halves) words = with_half_controls(words);
-  if (auto fault = validate(words)) return *fault;
+  if (auto fault = finish(words, options)) return *fault;
   // Behind the validator, which does not know this form yet.
   auto matrices = with_khr_matrices(words, matrix_element(specialization));
   if (auto* why = std::get_if<std::string>(&matrices)) return KernelFault{path + " " + *why};
