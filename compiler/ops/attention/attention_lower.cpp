@@ -50,6 +50,10 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real, const FullDevi
     tiling.queries_per_thread = queries;
     break;
   }
+  // Of six or seven blocks behind heads of 256, masked, LLVM 19.1.7 makes no code: "Cannot emit
+  // physreg copy instruction" ends the process of lavapipe.
+  if (problem.head_dim == 256 && (tiling.column_blocks == 6 || tiling.column_blocks == 7))
+    tiling.column_blocks = 8;
   tiling.dc4 = std::min(tiling.d4, chunk);
   tiling.pitch = tiling.dc4 | 1;
   tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= resident_pieces;
