@@ -466,13 +466,16 @@ class RunTables {
   RunTable make() {
     const ValueId above = numerator();
     split(above, denominator_);
-    if (mode_ == "nearest") return table(1, nearest(), std::nullopt);
+    if (mode_ == "nearest") return table(1, clamped(nearest()), std::nullopt);
     const bool is_cubic = mode_ == "cubic";
     const int64_t count = is_cubic ? 4 : 2;
-    const ValueId at = numbers_.combine("add", whole_, numbers_.row(is_cubic ? -1 : 0, count));
+    const ValueId offsets = numbers_.row(is_cubic ? -1 : 0, count);
+    const ValueId at = combine("add", whole_, offsets);
     ValueId weights = is_cubic ? cubic_weights() : joined({left_, fraction_});
     if (drops_outside(ctx_)) weights = inside_weights(at, weights);
-    return table(count, at, weights);
+    const ValueId is_neighbour = combine("ne", offsets, numbers_.number(0));
+    const ValueId is_absent = combine("logical_and", is_neighbour, stays(above));
+    return table(count, ctx_.emit("where", {is_absent, numbers_.number(-1), clamped(at)}), weights);
   }
 
  private:
@@ -514,6 +517,16 @@ class RunTables {
     const ValueId parts = numbers_.as(weight_, below);
     fraction_ = combine("div", numbers_.as(weight_, rest_), parts);
     left_ = combine("div", numbers_.as(weight_, combine("sub", below, rest_)), parts);
+  }
+
+  // Of the axis as a whole, [1, 1]: such an axis is not touched, not even by 0 times an infinity.
+  ValueId stays(ValueId above) {
+    const ValueId home = combine("mul", numbers_.column(axis_.out), denominator_);
+    const ValueId moves = numbers_.as(DType::i64, combine("ne", above, home));
+    const ValueId moved =
+        ctx_.emit("reduce_sum", {moves}, {{"axes", Ints{0}}, {"keep_dims", true}});
+    return combine("logical_and", combine("eq", moved, numbers_.number(0)),
+                   combine("eq", size(axis_.in), size(axis_.out)));
   }
 
   ValueId nearest() {
@@ -564,10 +577,10 @@ class RunTables {
     return combine("div", kept, sum);
   }
 
-  RunTable table(int64_t count, ValueId at, std::optional<ValueId> weights) {
+  RunTable table(int64_t count, ValueId taps, std::optional<ValueId> weights) {
     const Attributes flat{{"shape", Ints{axis_.out * count}}};
     RunTable made{.axis = axis_.axis, .out = axis_.out, .count = count};
-    made.taps = ctx_.emit("reshape", {numbers_.as(DType::i32, clamped(at))}, flat);
+    made.taps = ctx_.emit("reshape", {numbers_.as(DType::i32, taps)}, flat);
     made.weights = weights ? ctx_.emit("reshape", {*weights}, flat)
                            : ctx_.emit("expand", {numbers_.as(weight_, numbers_.number(1))}, flat);
     return made;
