@@ -21,15 +21,19 @@ using GraphText = nlohmann::ordered_json;
 
 // A value of a graph as the reference knows it.
 struct KnownValue {
-  Tensor plain;   // every step in f64
+  Tensor plain;   // every step in f64, complex numbers as c64 holds them
   Tensor stored;  // the same with every step rounded to its dtype, as a device without fusion does
   bool exact = true;  // no step before it rounds: every device gives these bits
-  double scale = 0;   // largest magnitude of any float value before it
+  double scale = 0;   // largest magnitude of any float or complex value before it
 
+  [[nodiscard]] bool rounds() const;  // floats and complex numbers
   // How far a device's element may be from `plain`. What rounding each step moves somewhere in the
   // tensor bounds what it moves elsewhere; accumulation errors follow the scale.
   [[nodiscard]] double bound() const;
 };
+
+// The largest magnitude of what rounds in a tensor: of floats, of the parts of complex numbers.
+double largest(const Tensor& tensor);
 
 // One node on known inputs (nullptr: null input). nullopt where the node is refused.
 std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,

@@ -159,19 +159,30 @@ void Generator::step() {
     int weight;
     Maker make;
   };
-  static constexpr Choice kChoices[] = {
-      {18, &Generator::unary},           {18, &Generator::binary},
-      {7, &Generator::compare},          {5, &Generator::integers},
-      {9, &Generator::product},          {7, &Generator::row_op},
-      {7, &Generator::reduction},        {5, &Generator::ordering},
-      {20, &Generator::movement},        {6, &Generator::joining},
-      {6, &Generator::indexing},         {4, &Generator::scatter},
-      {7, &Generator::vision},           {3, &Generator::attention},
-      {2, &Generator::norm_of_channels}, {3, &Generator::signal},
-      {6, &Generator::rare_elementwise}, {6, &Generator::rare_movement},
-      {5, &Generator::rows_by_index},    {5, &Generator::gated},
-      {3, &Generator::recurrent},        {5, &Generator::image_layer},
-      {4, &Generator::gradient}};
+  static constexpr Choice kChoices[] = {{18, &Generator::unary},
+                                        {18, &Generator::binary},
+                                        {7, &Generator::compare},
+                                        {5, &Generator::integers},
+                                        {9, &Generator::product},
+                                        {7, &Generator::row_op},
+                                        {7, &Generator::reduction},
+                                        {5, &Generator::ordering},
+                                        {20, &Generator::movement},
+                                        {6, &Generator::joining},
+                                        {6, &Generator::indexing},
+                                        {4, &Generator::scatter},
+                                        {7, &Generator::vision},
+                                        {3, &Generator::attention},
+                                        {2, &Generator::norm_of_channels},
+                                        {3, &Generator::signal},
+                                        {5, &Generator::complex_numbers},
+                                        {6, &Generator::rare_elementwise},
+                                        {6, &Generator::rare_movement},
+                                        {5, &Generator::rows_by_index},
+                                        {5, &Generator::gated},
+                                        {3, &Generator::recurrent},
+                                        {5, &Generator::image_layer},
+                                        {4, &Generator::gradient}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   auto pick = static_cast<int>(below(total));

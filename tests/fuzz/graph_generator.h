@@ -95,9 +95,7 @@ class Generator {
     KnownValue known;
     known.plain = fill(tensor(dtype, at_bound(dims)), name);
     known.stored = known.plain;
-    for (const double element : known.plain.floats) {
-      known.scale = std::max(known.scale, std::abs(element));
-    }
+    known.scale = largest(known.plain);
     entries_.push_back({.name = name, .id = id, .known = std::move(known), .sizes = dims});
     return entries_.size() - 1;
   }
@@ -152,6 +150,7 @@ class Generator {
   void reduction();
   void ordering();
   void signal();
+  void complex_numbers();
   void movement();
   void resizing(Index x);
   void joining();

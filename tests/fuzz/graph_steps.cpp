@@ -161,6 +161,56 @@ void Generator::signal() {
   add("rfft", {x}, attributes);
 }
 
+void Generator::complex_numbers() {
+  const auto found = find([](const Entry& e) { return e.dtype() == DType::c64; });
+  if (!found || chance(15)) {
+    const auto real = find([](const Entry& e) { return e.dtype() == DType::f32; });
+    if (real && chance(50)) {
+      add("complex", {*real, partner(*real)});
+    } else {
+      input(DType::c64, shape(0, 3));
+    }
+    return;
+  }
+  const Index z = *found;
+  const Shape dims = entries_[z].shape();
+  const auto rank = static_cast<int64_t>(dims.size());
+  switch (below(rank == 0 ? 3 : 6)) {
+    case 0:
+      add(choose<const char*>({"add", "sub", "mul", "mul", "div"}), {z, partner(z)});
+      break;
+    case 1:
+      add(choose<const char*>({"real", "imag", "abs", "complex_norm_sq", "angle"}), {z});
+      break;
+    case 2:
+      // Both have a cut, where an error of rounding is a jump.
+      add(entries_[z].known.exact && chance(40) ? choose<const char*>({"log", "sqrt"})
+                                                : choose<const char*>({"neg", "exp", "conjugate"}),
+          {z});
+      break;
+    case 3: {
+      Ints axes;
+      for (int64_t axis = 0; axis < rank; ++axis) {
+        if (chance(60)) axes.push_back(axis);
+      }
+      add(chance(50) ? "reduce_sum" : "reduce_mean", {z},
+          {{"axes", axes}, {"keep_dims", chance(50)}});
+      break;
+    }
+    case 4: {
+      const bool transposed = chance(40);
+      const Dim n = dim();
+      add("matmul",
+          {z, input(DType::c64, transposed ? Shape{n, dims.back()} : Shape{dims.back(), n})},
+          {{"trans_b", transposed}});
+      break;
+    }
+    default:
+      add(chance(70) ? "fft" : "irfft", {z},
+          {{"n", 1 + below(70)}, {"axis", axis_of(entries_[z])}, {"norm", "ortho"}});
+  }
+}
+
 void Generator::movement() {
   const auto found = find([](const Entry& e) { return !e.shape().empty(); });
   const Index x = found ? *found : input(float_dtype(), shape(1, 4));

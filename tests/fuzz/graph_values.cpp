@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/support/complex_bits.h"
 #include "tests/fuzz/fuzz_graph.h"
 #include "tests/support/fill.h"
 
@@ -25,17 +26,35 @@ double half_ulp(DType dtype) {
   }
 }
 
-double largest(const Tensor& tensor) {
-  double most = 0;
-  for (const double value : tensor.floats) most = std::max(most, std::fabs(value));
-  return most;
+bool is_complex(const Tensor& tensor) {
+  return tensor.type.dtype == DType::c64;
+}
+
+// What rounds: the elements of floats, both parts of complex ones, nothing of others.
+std::vector<double> numbers_of(const Tensor& tensor) {
+  if (!is_complex(tensor)) return tensor.floats;
+  std::vector<double> parts;
+  for (const int64_t bits : tensor.integers) {
+    const std::complex<double> z = complex_from_bits(bits);
+    parts.insert(parts.end(), {z.real(), z.imag()});
+  }
+  return parts;
+}
+
+void set_numbers(Tensor& tensor, std::vector<double> numbers) {
+  if (!is_complex(tensor)) {
+    tensor.floats = std::move(numbers);
+    return;
+  }
+  for (size_t i = 0; i < tensor.integers.size(); ++i)
+    tensor.integers[i] = complex_to_bits({numbers[2 * i], numbers[2 * i + 1]});
 }
 
 double deviation(const KnownValue& value) {
+  const std::vector<double> plain = numbers_of(value.plain);
+  const std::vector<double> stored = numbers_of(value.stored);
   double most = 0;
-  for (size_t i = 0; i < value.plain.floats.size(); ++i) {
-    most = std::max(most, std::fabs(value.plain.floats[i] - value.stored.floats[i]));
-  }
+  for (size_t i = 0; i < plain.size(); ++i) most = std::max(most, std::fabs(plain[i] - stored[i]));
   return most;
 }
 
@@ -46,11 +65,13 @@ void accumulate_error(KnownValue& value, const std::string& op) {
   const double rounding = half_ulp(value.stored.type.dtype);
   const double terms = op == "attention" ? rounding * largest(value.stored) : 0;
   uint32_t random = 1;
-  for (double& element : value.stored.floats) {
+  std::vector<double> numbers = numbers_of(value.stored);
+  for (double& number : numbers) {
     random = random * 1664525 + 1013904223;  // up or down
-    const double error = std::max(rounding * std::fabs(element), terms) + 0x1p-24 * value.scale;
-    element += random >> 31 == 0 ? error : -error;
+    const double error = std::max(rounding * std::fabs(number), terms) + 0x1p-24 * value.scale;
+    number += random >> 31 == 0 ? error : -error;
   }
+  set_numbers(value.stored, std::move(numbers));
 }
 
 const std::set<std::string>& movements() {
@@ -92,6 +113,10 @@ const std::set<std::string>& movements() {
                                              "relu",
                                              "abs",
                                              "neg",
+                                             "complex",
+                                             "conjugate",
+                                             "real",
+                                             "imag",
                                              "max",
                                              "min",
                                              "reduce_max",
@@ -101,12 +126,15 @@ const std::set<std::string>& movements() {
 
 std::string compare(const Tensor& got, const KnownValue& wanted) {
   const double bound = wanted.bound();
-  for (size_t i = 0; i < got.floats.size(); ++i) {
-    const double error = std::fabs(got.floats[i] - wanted.plain.floats[i]);
-    if (error <= bound || got.floats[i] == wanted.plain.floats[i]) continue;
-    return "element " + std::to_string(i) + " is " + std::to_string(got.floats[i]) + ", wanted " +
-           std::to_string(wanted.plain.floats[i]) + " within " + std::to_string(bound);
+  const std::vector<double> numbers = numbers_of(got);
+  const std::vector<double> plain = numbers_of(wanted.plain);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (std::fabs(numbers[i] - plain[i]) <= bound || numbers[i] == plain[i]) continue;
+    return (is_complex(got) ? "part " : "element ") + std::to_string(i) + " is " +
+           std::to_string(numbers[i]) + ", wanted " + std::to_string(plain[i]) + " within " +
+           std::to_string(bound);
   }
+  if (is_complex(got)) return {};
   for (size_t i = 0; i < got.integers.size(); ++i) {
     if (got.integers[i] == wanted.plain.integers[i]) continue;
     return "element " + std::to_string(i) + " is " + std::to_string(got.integers[i]) + ", wanted " +
@@ -116,6 +144,12 @@ std::string compare(const Tensor& got, const KnownValue& wanted) {
 }
 
 }  // namespace
+
+double largest(const Tensor& tensor) {
+  double most = 0;
+  for (const double value : numbers_of(tensor)) most = std::max(most, std::fabs(value));
+  return most;
+}
 
 bool is_continuous(const std::string& op) {
   static const std::set<std::string> kJumps = {"floor",
@@ -148,8 +182,12 @@ bool is_continuous(const std::string& op) {
   return !kJumps.contains(op);
 }
 
+bool KnownValue::rounds() const {
+  return plain.is_float() || is_complex(plain);
+}
+
 double KnownValue::bound() const {
-  if (exact || !plain.is_float()) return 0;
+  if (exact || !rounds()) return 0;
   constexpr double kRoundings = 16;
   constexpr double kAccumulation = 512 * 0x1p-24;
   return kRoundings * deviation(*this) + 8 * half_ulp(plain.type.dtype) * largest(plain) +
@@ -158,13 +196,13 @@ double KnownValue::bound() const {
 
 bool is_wild(const KnownValue& value) {
   constexpr double kLargest = 1000;
-  if (!value.plain.is_float()) return false;
-  for (const double element : value.plain.floats) {
-    if (!(std::fabs(element) <= kLargest)) return true;
+  for (const double number : numbers_of(value.plain)) {
+    if (!(std::fabs(number) <= kLargest)) return true;
   }
-  for (const double element : value.stored.floats) {
-    if (!std::isfinite(element)) return true;
+  for (const double number : numbers_of(value.stored)) {
+    if (!std::isfinite(number)) return true;
   }
+  if (!value.rounds()) return false;
   return value.bound() > 0.25 * std::max(0.1, largest(value.plain));
 }
 
@@ -175,27 +213,27 @@ std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
   std::vector<const Tensor*> stored;
   bool exact = true;
   double scale = 0;
-  bool floats = false;
   for (const KnownValue* input : inputs) {
     plain.push_back(input != nullptr ? &input->plain : nullptr);
     stored.push_back(input != nullptr ? &input->stored : nullptr);
     if (input == nullptr) continue;
     exact = exact && input->exact;
     scale = std::max(scale, input->scale);
-    floats = floats || input->plain.is_float();
   }
   Diagnostics diagnostics;
   auto exactly = evaluate_node(node, plain, types, diagnostics);
   auto rounded = evaluate_node(node, stored, types, diagnostics);
   if (!exactly || !rounded) return std::nullopt;
+  const bool is_modulus = node.op == "abs" && is_complex(*plain[0]);
+  const bool moves = movements().contains(node.op) && !is_modulus;
   std::vector<KnownValue> values;
   for (size_t i = 0; i < types.size(); ++i) {
     KnownValue value{.plain = std::move((*exactly)[i]),
                      .stored = std::move((*rounded)[i]),
                      .exact = exact,
                      .scale = scale};
-    if (value.plain.is_float() && !movements().contains(node.op)) value.exact = false;
-    if (value.plain.is_float()) value.scale = std::max(scale, largest(value.plain));
+    if (value.rounds() && !moves) value.exact = false;
+    if (value.rounds()) value.scale = std::max(scale, largest(value.plain));
     if (!value.exact) accumulate_error(value, node.op);
     value.stored.round_to_dtype();
     if (value.exact) value.plain = value.stored;
@@ -277,9 +315,7 @@ std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
     KnownValue& entry = known[id];
     entry.plain = fill(tensor(value.type.dtype, value.type.shape), value.name);
     entry.stored = entry.plain;
-    for (const double element : entry.plain.floats) {
-      entry.scale = std::max(entry.scale, std::fabs(element));
-    }
+    entry.scale = largest(entry.plain);
     prepared.inputs.push_back(entry.plain);
   }
   for (const NodeId id : graph.order()) {
