@@ -3,6 +3,7 @@
 #include "compiler/emit/cuda_code.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/emit/specialized_source.h"
 #include "runtime/plan/cuda_code.h"
@@ -84,13 +85,21 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
 
   // A file that there is not stands as an #error: it may be in a part that #if leaves out.
   const std::string missing = "#error " + std::string(kNoSuchInclude) + "\n";
+  const std::map<std::string, std::string> needed =
+      needed_includes(*kernel, specialization, sources, kCudaLanguage);
+  std::vector<Nvrtc::File> whole;
   std::vector<Nvrtc::File> includes;
   for (const IncludedFile& file : included_files(*kernel, specialization, sources, kCudaLanguage)) {
-    includes.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});
+    whole.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});
+    includes.push_back(whole.back());
+    if (file.text != nullptr) includes.back().text = &needed.at(file.name);
   }
   const std::string text = define_lines(specialization) + "#line 1 \"" + path + "\"\n" + *kernel;
-  Nvrtc::Output output =
-      nvrtc.compile({.name = path, .text = &text}, includes, options_for(nvrtc, architecture));
+  const auto compile = [&](const std::vector<Nvrtc::File>& files) {
+    return nvrtc.compile({.name = path, .text = &text}, files, options_for(nvrtc, architecture));
+  };
+  Nvrtc::Output output = compile(includes);
+  if (!output.good) output = compile(whole);
   if (!output.good) return KernelFault{std::move(output.log)};
 
   std::string wrong = check_cubin(output.cubin, architecture.number);

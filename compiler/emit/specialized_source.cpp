@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/emit/needed_functions.h"
+
 namespace rlx {
 namespace {
 
@@ -92,6 +94,21 @@ std::vector<IncludedFile> included_files(const std::string& text,
                    .files = {}};
   walk.visit(text);
   return std::move(walk.files);
+}
+
+std::map<std::string, std::string> needed_includes(const std::string& text,
+                                                   const Specialization& specialization,
+                                                   const KernelSources& sources,
+                                                   const SourceLanguage& language) {
+  std::vector<IncludedFile> files = included_files(text, specialization, sources, language);
+  std::erase_if(files, [](const IncludedFile& file) { return file.text == nullptr; });
+  std::vector<std::string_view> texts;
+  for (const IncludedFile& file : files) texts.push_back(*file.text);
+  std::vector<std::string> needed =
+      without_unneeded_functions(define_lines(specialization) + text, texts);
+  std::map<std::string, std::string> by_name;
+  for (size_t i = 0; i < files.size(); ++i) by_name.emplace(files[i].name, std::move(needed[i]));
+  return by_name;
 }
 
 std::string define_lines(const Specialization& specialization) {

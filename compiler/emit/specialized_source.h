@@ -61,6 +61,13 @@ std::vector<IncludedFile> included_files(const std::string& text,
                                          const KernelSources& sources,
                                          const SourceLanguage& language);
 
+// Those of them that there are, by name, without the functions that the text does not need
+// (needed_functions.h).
+std::map<std::string, std::string> needed_includes(const std::string& text,
+                                                   const Specialization& specialization,
+                                                   const KernelSources& sources,
+                                                   const SourceLanguage& language);
+
 // #define lines of the specialization: its own and RLX_BLOCK_X, RLX_BLOCK_Y, RLX_BLOCK_Z.
 std::string define_lines(const Specialization& specialization);
 

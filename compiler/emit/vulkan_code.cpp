@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <shaderc/shaderc.hpp>
@@ -28,15 +29,20 @@ constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 5";
 constexpr const SourceLanguage& kGlsl = language_of(TargetKind::Vulkan);
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
+// Texts as `needed` has them, others as they are.
 class Includer final : public shaderc::CompileOptions::IncluderInterface {
  public:
-  Includer(const Specialization& specialization, const KernelSources& sources)
-      : specialization_(&specialization), sources_(&sources) {}
+  Includer(const Specialization& specialization, const KernelSources& sources,
+           const std::map<std::string, std::string>& needed)
+      : specialization_(&specialization), sources_(&sources), needed_(&needed) {}
 
   shaderc_include_result* GetInclude(const char* requested, shaderc_include_type, const char*,
                                      size_t) override {
     auto result = std::make_unique<Result>();
-    const std::string* text = find_include(requested, *specialization_, *sources_, kGlsl);
+    const auto found = needed_->find(requested);
+    const std::string* text = found != needed_->end()
+                                  ? &found->second
+                                  : find_include(requested, *specialization_, *sources_, kGlsl);
     // shaderc's convention for a failure: an empty name, and the reason as content.
     result->name = text == nullptr ? "" : requested;
     result->text = text == nullptr ? std::string(kNoSuchInclude) : *text;
@@ -57,17 +63,19 @@ class Includer final : public shaderc::CompileOptions::IncluderInterface {
   };
   const Specialization* specialization_;
   const KernelSources* sources_;
+  const std::map<std::string, std::string>* needed_;
 };
 
 shaderc::CompileOptions make_options(const Specialization& specialization,
-                                     const KernelSources& sources) {
+                                     const KernelSources& sources,
+                                     const std::map<std::string, std::string>& needed) {
   shaderc::CompileOptions options;
   options.SetSourceLanguage(shaderc_source_language_glsl);
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetTargetSpirv(shaderc_spirv_version_1_5);
   // The optimiser runs after float controls are declared, so that it respects them.
   options.SetOptimizationLevel(shaderc_optimization_level_zero);
-  options.SetIncluder(std::make_unique<Includer>(specialization, sources));
+  options.SetIncluder(std::make_unique<Includer>(specialization, sources, needed));
   return options;
 }
 
@@ -192,9 +200,14 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
 
   const std::string text = glsl_text(*kernel, specialization, options);
   const shaderc::Compiler compiler;
-  const shaderc::SpvCompilationResult compiled =
-      compiler.CompileGlslToSpv(text.data(), text.size(), shaderc_compute_shader, path.c_str(),
-                                "main", make_options(specialization, sources));
+  const auto compile = [&, &source_path = path](const std::map<std::string, std::string>& needed) {
+    return compiler.CompileGlslToSpv(text.data(), text.size(), shaderc_compute_shader,
+                                     source_path.c_str(), "main",
+                                     make_options(specialization, sources, needed));
+  };
+  shaderc::SpvCompilationResult compiled =
+      compile(needed_includes(*kernel, specialization, sources, kGlsl));
+  if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) compiled = compile({});
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
     return KernelFault{compiled.GetErrorMessage()};
   }
