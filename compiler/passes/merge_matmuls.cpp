@@ -78,7 +78,8 @@ void replace_by_part(Graph& graph, NodeId position, ValueId old, ValueId joined,
 
 void merge(Graph& graph, const std::vector<Member>& members) {
   const NodeId position = members[0].node;
-  const ProductNode& first = members[0].product;
+  // As it is now: what it reads may itself have become a part of a joined product.
+  const ProductNode first = product_of(graph, graph.node(position)).value();
   const std::string stem = graph.node(position).name + ".joined";
   const auto join = [&](ValueId (*part)(const ProductNode&), int64_t axis) {
     std::vector<std::optional<ValueId>> parts;
@@ -132,7 +133,8 @@ BlockKey block_key_of(const Graph& graph, const BlockProduct& product, ValueId r
 void merge_blocks(Graph& graph, const std::vector<BlockMember>& members) {
   const NodeId position = members[0].node;
   const ValueId first = graph.node(position).outputs[0];
-  BlockProduct joined = members[0].product;
+  // As it is now: what it reads may itself have become a part of a joined product.
+  BlockProduct joined = block_product_of(graph, graph.node(position)).value();
   std::vector<std::optional<ValueId>> biases;
   for (size_t i = 0; i < members.size(); ++i) {
     joined.inputs[In::kW + i] = members[i].product.w();

@@ -113,6 +113,11 @@ TEST_CASE("up to three matrices in blocks of one type are read where they are, i
                                     "narrow(p.joined)", "narrow(p.joined)", "narrow(p.joined)",
                                     "dequant_matmul(n, e)", "dequant_matmul(n, d)",
                                     "concat(p.part, q.part, t.part, r, last)"});
+  Module chain = layer(product("n", "d", "h") + "," + product("n", "d", "k") + "," +
+                           product("h", "a", "p") + "," + product("h", "b", "q") + R"(,
+    {"op": "concat", "inputs": ["p", "q", "k"], "outputs": ["y"], "attributes": {"axis": 2}})",
+                       R"(["y"])");
+  CHECK(apply_for(merge_matmuls, chain, "vulkan") == 4);
 }
 
 TEST_CASE(

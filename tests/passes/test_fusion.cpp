@@ -167,6 +167,26 @@ TEST_CASE("matmuls of one input become one, with slices of its result") {
   CHECK(only_node(module, "mul").inputs.size() == 2);
 }
 
+TEST_CASE("matmuls of what is itself a part of a joined matmul become one") {
+  const auto weight = [](const std::string& name, const std::string& shape) {
+    return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape +
+           R"(, "data": {"random": {"distribution": "normal", "mean": 0, "std": 1, "seed": 7}}})";
+  };
+  const auto product = [](const std::string& x, const std::string& w, const std::string& y) {
+    return R"({"op": "fused_matmul_bias_act", "inputs": [")" + x + R"(", ")" + w +
+           R"("], "outputs": [")" + y + R"("]})";
+  };
+  Module module = module_of(
+      R"("params": [)" + weight("a", "[3, 4]") + "," + weight("b", "[3, 4]") + "," +
+      weight("c", "[4, 4]") + "," + weight("d", "[4, 4]") +
+      R"(], "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 3]}], "nodes": [)" +
+      product("x", "a", "p") + "," + product("x", "b", "q") + "," + product("p", "c", "s") + "," +
+      product("p", "d", "t") + R"(,
+      {"op": "mul", "inputs": ["s", "t"], "outputs": ["st"]}, {"op": "mul", "inputs": ["st", "q"], "outputs": ["y"]}],
+      "outputs": ["y"])");
+  CHECK(apply_keeping_values(merge_matmuls, module) == 4);
+}
+
 TEST_CASE(
     "matmuls whose biases differ in dtype, broadcast, or whose result is an output stay apart") {
   Module dtypes =
