@@ -255,7 +255,7 @@ FREE = {f"aten.{name}" for name in (
     "clone.default", "_to_copy.default", "alias.default", "detach.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
     "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
     "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default",
-    "_assert_tensor_metadata.default")} | {"torchvision.roi_align.default"}
+    "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {
     ("sum.default", "sum.dim_IntList", "any.default", "any.dim"): 0,
@@ -336,6 +336,11 @@ def keeps_images(node, padded):
     return set(padded) <= {0} and counted_dims(padded) == [0]
 
 
+def keeps_unpadded(node, padded):
+    rank = node.args[0].meta["val"].dim()
+    return all(axis < rank - len(node.args[1]) // 2 for axis in counted_dims(padded))
+
+
 def keeps_outer(node, padded):
     """A norm over the last axes, as many as its shape has."""
     rank = node.args[0].meta["val"].dim()
@@ -363,6 +368,7 @@ RULES = {f"aten.{name}": rule for names, rule in {
     ("addmm.default",): keeps_lines(1, 2),
     ("linear.default",): keeps_input_lines,
     ("native_layer_norm.default", "layer_norm.default", "rms_norm.default"): keeps_outer,
+    ("pad.default", "constant_pad_nd.default"): keeps_unpadded,
     ("convolution.default", "conv2d.default", "max_pool2d.default", "avg_pool2d.default", "max_pool2d_with_indices.default",
      "_native_batch_norm_legit_no_training.default", "batch_norm.default", "adaptive_avg_pool2d.default",
      "_adaptive_avg_pool2d.default"): keeps_images,

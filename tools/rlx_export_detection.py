@@ -43,7 +43,8 @@ def paste_masks_in_image(masks, boxes, img_shape, padding=1):
     """Masks resized to their boxes and put there, [count, 1, height, width]: both at once by a matrix of linear weights per axis."""
     from torchvision.models.detection import roi_heads
     masks, scale = roi_heads.expand_masks(masks, padding)
-    places = roi_heads.expand_boxes(boxes, scale).to(torch.int64)
+    center, half = (boxes[:, 2:] + boxes[:, :2]) * 0.5, (boxes[:, 2:] - boxes[:, :2]) * 0.5 * scale
+    places = torch.cat([center - half, center + half], 1).to(torch.int64)
     rows = linear_weights(places[:, 1], places[:, 3], img_shape[0], masks)
     columns = linear_weights(places[:, 0], places[:, 2], img_shape[1], masks)
     return (rows @ masks[:, 0] @ columns.transpose(1, 2))[:, None]
