@@ -45,8 +45,10 @@ except ImportError as error:
 if not hasattr(torch.export, "default_decompositions"):
     sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
+import rlx_export_asked  # noqa: E402
 import rlx_export_complex  # noqa: E402, F401  handlers register themselves
 import rlx_export_counts  # noqa: E402
+import rlx_export_detection  # noqa: E402
 import rlx_export_extensions  # noqa: E402
 import rlx_export_indexing  # noqa: E402, F401
 import rlx_export_linalg  # noqa: E402, F401
@@ -70,28 +72,33 @@ class ExportError(Exception):
 
 # ---- from a module to a program
 
-def capture(module, args=(), kwargs=None, dynamic=None):
+def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
     """The module in evaluation mode, exported and decomposed into the operators that there are handlers for."""
     kwargs = dict(kwargs or {})
+    if not hasattr(module, "rlx_trains"):
+        module.eval()
     names = list(inspect.signature(module.forward).parameters)
     given = dict(zip(names, args)) | kwargs
     shapes, ranges = dynamic_shapes(given, dynamic or {})
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer, which nothing decomposes
+    told = set()
     try:
-        try:
-            program = trace(module, args, kwargs, shapes)
-        except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
-            # What it cannot prove of dynamic dims may hold all the same: assertions in the program, which Converter checks.
-            if "Constraints violated" not in str(error):
-                raise
-            program = trace(module, args, kwargs, shapes, prefer_deferred_runtime_asserts_over_guards=True)
+        answers = rlx_export_asked.answers_of(module, args, kwargs) if assume_values else {}
+        with rlx_export_asked.rows_are_there(told), rlx_export_asked.Answered(answers) as answered:
+            try:
+                program = trace(module, args, kwargs, shapes)
+            except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
+                # What it cannot prove of dynamic dims may hold all the same: assertions in the program, which Converter checks.
+                if "Constraints violated" not in str(error):
+                    raise
+                program = trace(module, args, kwargs, shapes, prefer_deferred_runtime_asserts_over_guards=True)
     except Exception as error:  # noqa: BLE001
         text = str(error).strip().split("\n\nThe error above occurred")[0]
-        raise ExportError(f"torch.export: {type(error).__name__}: {text}") from error
+        raise ExportError(f"torch.export: {type(error).__name__}: {text}{rlx_export_asked.advice(error)}") from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
-    return program, ranges
+    return program, ranges, [*answered.told(), *sorted(told)]
 
 
 @contextlib.contextmanager
@@ -109,9 +116,7 @@ def unasked_values():
 
 
 def trace(module, args, kwargs, shapes, **options):
-    if not hasattr(module, "rlx_trains"):
-        module.eval()
-    with torch.no_grad(), unasked_values(), warnings.catch_warnings():
+    with torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 
@@ -321,6 +326,11 @@ class Converter:
 
     def add_node(self, node):
         target = str(node.target)
+        if target == "aten._local_scalar_dense.default":
+            scope = Scope(self.graph, node, source_of(node), self.counts)
+            node.meta["counted"] = node.meta["val"]
+            self.values[node.name] = scope.finish(self.counts.read_number(scope, self.resolve(node.args[0])))
+            return
         try:
             self.counts.enter(node)
         except Unsupported as error:
@@ -354,7 +364,7 @@ class Converter:
             return
         scope = Scope(self.graph, node, source, self.counts)
         try:
-            arguments = self.counts.give_filled(scope, node, self.bind(node))
+            arguments = self.counts.give_filled(scope, node, self.bind(node, scope))
             self.values[node.name] = scope.finish(handler(scope, **arguments))
         except Unsupported as error:
             if self.fold(node):
@@ -374,17 +384,26 @@ class Converter:
 
     def value_of_weights(self, node):
         """The value of a node that weights and numbers alone decide, or None."""
-        if node.name in self.weights:
-            return self.weights[node.name]
-        if node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            return None
-        inputs = {source: self.value_of_weights(source) for source in node.all_input_nodes}
-        if not inputs or any(value is None for value in inputs.values()):
-            return None
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), inputs.get)
-        with torch.no_grad():
-            self.weights[node.name] = node.target(*args, **kwargs)
+        pending = [node]
+        while pending:  # by a list, for a program may be deeper than Python's stack; each node is looked at once
+            source = pending[-1]
+            inputs = [] if source.name in self.weights else source.all_input_nodes if is_computed(source) else []
+            unknown = [part for part in inputs if part.name not in self.weights]
+            pending += unknown
+            if unknown:
+                continue
+            pending.pop()
+            if source.name not in self.weights:
+                self.weights[source.name] = self.computed(source, inputs)
         return self.weights[node.name]
+
+    def computed(self, node, inputs):
+        values = {source: self.weights[source.name] for source in inputs}
+        if not values or any(value is None for value in values.values()):
+            return None
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.get)
+        with torch.no_grad():
+            return node.target(*args, **kwargs)
 
     def add_control_flow(self, node, target):
         source = source_of(node)
@@ -478,13 +497,14 @@ class Converter:
             return [self.stand_in(part) for part in value]
         return Tensor("?", value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else None
 
-    def bind(self, node):
+    def bind(self, node, scope):
         """The arguments by the names of the operator's schema, with its defaults. Named as a scope or Python would, they change:
         self is x, s is s_."""
         arguments = {}
         for i, slot in enumerate(node.target._schema.arguments):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(slot.name, slot.default_value)
-            arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value)
+            number = self.counts.as_operand(scope, value) if slot.name == "other" else None
+            arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value) if number is None else number
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)
         if "dtype" in arguments and "dtype" not in accepted(handler_of(node) or constant):
@@ -546,6 +566,11 @@ def values_of(row):
     low, high = -(-row["min"] // step), row["max"] // step
     near = range(low, min(high, low + SAMPLES // 2) + 1)
     return [step * value for value in sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})]
+
+
+def is_computed(node):
+    """By its inputs alone, each time the same."""
+    return node.op == "call_function" and torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ())
 
 
 def is_check(node):
@@ -634,13 +659,14 @@ def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, ma
 
 
 def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None, max_iterations=None,
-           max_count=None):
+           max_count=None, assume_values=False):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
     dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16,
     bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg. max_iterations: of
     each while_loop, the most trips. max_count: the most rows of results that are as long as the data decide (nonzero, masks, unique,
-    nms); how many there are is an output more, NAME.count.
+    nms); how many there are is an output more, NAME.count. assume_values: what the module asks tensors for is what it is
+    with args and kwargs; the result's `assumed` has a line for each answer.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
     if precision:
@@ -649,8 +675,10 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
         args = tuple(to_float(value, dtype) for value in args)
         kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
     try:
-        program, ranges = capture(module, args, kwargs, dynamic)
-        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations, max_count, hasattr(module, "rlx_trains"))
+        program, ranges, assumed = capture(module, args, kwargs, dynamic, assume_values)
+        graph = convert(program, output, dynamic, ranges, name, rlxc, max_iterations, max_count, hasattr(module, "rlx_trains"))
+        graph.assumed = assumed
+        return graph
     except Unsupported as error:
         raise ExportError(str(error)) from error
 
@@ -755,7 +783,7 @@ def run(args):
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
         raise ExportError(f"--input: forward has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
     return export(module, (), args.output, kwargs=inputs, dynamic=dynamic, precision=args.precision, name=args.name,
-                  rlxc=args.rlxc, max_iterations=args.max_iterations, max_count=args.max_count)
+                  rlxc=args.rlxc, max_iterations=args.max_iterations, max_count=args.max_count, assume_values=args.assume_values)
 
 
 def main():
@@ -773,6 +801,8 @@ def main():
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
     parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--max-count", type=int, metavar="N", help="of results that are as long as the data decide, the most rows")
+    parser.add_argument("--assume-values", action="store_true",
+                        help="a number that the model asks a tensor for is what it is with the inputs, which are zeros here; each is told")
     parser.add_argument("--extension", action="append", default=[], metavar="DIR",
                         help="folder with extension.json, whose ops are custom operators of the model; may be repeated")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
@@ -786,6 +816,8 @@ def main():
         sys.exit(2)
     inputs = ", ".join(f"{row['name']} {row['dtype']}{row['shape']}" for row in graph.inputs)
     print(f"{args.output}: {len(graph.nodes)} nodes, inputs {inputs}, outputs {', '.join(graph.outputs)}")
+    for line in getattr(graph, "assumed", []):
+        print(f"assumed: {line}")
     if args.train:
         print(f"train it by: rlxc {args.output} -o PLAN --grad {graph.outputs[0]} --optimizer adamw")
 

@@ -485,7 +485,8 @@ def repeat_interleave(s, x, repeats, dim, output_size):
 @aten("cat.default")
 def cat(s, tensors, dim):
     parts = [s.cast(x, s.out.dtype) for x in tensors if not (x.rank == 1 and known(x.shape[0]) == 0 and len(s.out.shape) > 1)]
-    return s.emit("concat", parts, axis=dim % len(s.out.shape))
+    axis = dim % len(s.out.shape)
+    return s.counts.close_gaps(s, s.emit("concat", parts, axis=axis), s.node, axis)
 
 
 @aten("stack.default")
@@ -535,6 +536,7 @@ def bound(s, index, dim, default):
 def slice_axis(s, x, dim, start, end, step):
     axis = dim % x.rank
     first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    s.counts.found_slice(s)
     if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
         return x
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
@@ -658,7 +660,8 @@ def arange(s, end, start=0, step=1, **_):
     return s.emit("range", [scalars[0], None, scalars[2]], count=count)
 
 
-@aten("rand.default", "rand_like.default", "randn.default", "randn_like.default", "uniform.default", "normal_functional.default")
+@aten("rand.default", "rand.generator", "rand_like.default", "randn.default", "randn.generator", "randn_like.default", "uniform.default",
+      "normal_functional.default")
 def random(s, std=1.0, mean=0.0, to=1.0, **arguments):
     """Numbers of the run's seed and step: PyTorch's are others, of the same distribution."""
     name = str(s.node.target)

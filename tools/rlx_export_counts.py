@@ -8,7 +8,7 @@ import sympy
 import torch
 
 from rlx_export_aten import aten
-from rlx_export_graph import Tensor, Unsupported, expression, known
+from rlx_export_graph import END, Tensor, Unsupported, expression, known
 
 WORD = "the run decides how many rows count"
 HELP = "move it behind the model, to the host, where the count is known"
@@ -48,15 +48,35 @@ def unique_rows(node):
     return sizes_of(node.args[0])[node.args[1]] if "unique_dim" in str(node.target) else elements(node.args[0])
 
 
-# The most rows that there may be, by operator.
+def slice_bounds(node):
+    """The first and the last index of a slice, as expressions."""
+    x, size = node.args[0].meta, argument(node, 1, "dim", 0)
+    size = expression(x.get("counted", x["val"]).shape[size])
+    start, end = (argument(node, at, name) for at, name in ((2, "start"), (3, "end")))
+    start, end = (expression(value.meta.get("counted", value.meta["val"])) if isinstance(value, torch.fx.Node) else value
+                  for value in (start, end))
+    return start or 0, size if end is None or end == END else sympy.Min(end, size)
+
+
+def slice_length(node):
+    """Of a slice that the data end or begin: how many rows it has, as an expression of counts."""
+    start, end = slice_bounds(node)
+    if argument(node, 4, "step", 1) != 1 or any(isinstance(value, int) and value < 0 for value in (start, end)):
+        raise Unsupported(f"{WORD}, counted from their end or by steps; " + HELP)
+    return sympy.Max(end - start, 0) if start else end
+
+
+# The most rows that there may be, by operator: a number, or an expression of counts.
 MOST_ROWS = {
     "aten.nonzero.default": lambda node: elements(node.args[0]),
+    "aten.nonzero_numpy.default": lambda node: elements(node.args[0]),
     "aten.masked_select.default": lambda node: math.prod(torch.broadcast_shapes(*map(sizes_of, node.args[:2]))),
     "aten.index.Tensor": lambda node: max((elements(mask) for mask in masks_of(node)), default=0),
     "aten._unique2.default": unique_rows,
     "aten.unique_dim.default": unique_rows,
     "aten.unique_consecutive.default": unique_rows,
     "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
+    "aten.slice.Tensor": slice_length,
 }
 
 
@@ -67,6 +87,7 @@ class Counts:
     def __init__(self, graph, limit=None):
         self.graph, self.limit = graph, limit
         self.most, self.values = {}, {}  # symbol: int, Tensor
+        self.numbers = set()  # symbols that are numbers read from tensors: the run has their values, and nothing their bounds
         self.opened = None  # the symbol of the node that is being converted
 
     def enter(self, node):
@@ -74,15 +95,36 @@ class Counts:
         value = node.meta.get("val")
         node.meta["counted"] = value
         self.opened = None
-        for symbol in sorted(self.symbols_of(value) - set(self.most), key=str):
+        is_number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+        for symbol in sorted(self.symbols_of(value) - set(self.most) - (self.numbers if is_number else set()), key=str):
             most = MOST_ROWS.get(str(node.target))
             if most is None:
                 raise Unsupported(f"{symbol}, a number that data give; " + HELP)
             self.opened = symbol
-            self.most[symbol] = most(node) if self.limit is None else min(most(node), self.limit)
+            rows = self.largest(most(node))
+            self.most[symbol] = rows if self.limit is None else min(rows, self.limit)
+        if self.opened is None and str(node.target) in FINDS:  # asked of the same tensor before, and so the same count
+            self.opened = next(iter(self.symbols_of(value[0] if isinstance(value, (tuple, list)) else value)), None)
         if self.symbols_of(value):
             node.meta["val"] = self.bounded(value)
         self.check(node)
+
+    def read_number(self, scope, x):
+        """item(): a number in arithmetic is the tensor that it was read from."""
+        number = scope.reshape(x, [])
+        symbol = expression(scope.node.meta["val"])
+        self.numbers.add(symbol)
+        self.values[symbol] = number if x.dtype.is_floating_point else scope.cast(number, torch.int64)
+        return self.values[symbol]
+
+    def as_operand(self, scope, value):
+        """A number of the program that the data give, as a tensor; anything else as it is."""
+        number = value.meta.get("counted") if isinstance(value, torch.fx.Node) else None
+        if not isinstance(number, (torch.SymInt, torch.SymFloat)) or not self.symbols_of(number):
+            return None
+        if isinstance(number, torch.SymFloat) and not expression(number).is_Symbol:
+            raise Unsupported(f"{expression(number)}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
+        return self.value(scope, expression(number))
 
     def symbols_of(self, value):
         if isinstance(value, (tuple, list)):
@@ -102,7 +144,7 @@ class Counts:
         if isinstance(value, (tuple, list)):
             return [self.bounded(part) for part in value]
         if isinstance(value, torch.SymInt):
-            return self.largest(value)
+            return value if self.symbols_of(value) & self.numbers else self.largest(value)
         if not isinstance(value, torch.Tensor) or not counted_axes(value):
             return value
         shape = [self.largest(dim) if axis in counted_axes(value) else dim for axis, dim in enumerate(value.shape)]
@@ -113,6 +155,10 @@ class Counts:
         if self.opened is not None:
             self.values[self.opened] = count
 
+    def found_slice(self, scope):
+        if self.opened is not None:
+            self.found(self.value(scope, slice_length(scope.node)))
+
     def value(self, scope, size):
         """The run's value of a size that depends on counts, an i64 scalar."""
         size = sympy.sympify(size)
@@ -120,9 +166,7 @@ class Counts:
             return self.values[size]
         if size.is_Integer:
             return scope.operand(int(size), torch.int64)
-        ops = {sympy.Add: "add", sympy.Mul: "mul"}
-        name = type(size).__name__
-        op = ops.get(size.func) or {"Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(name)
+        op = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(type(size).__name__)
         if op is None:
             raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
         parts = [self.value(scope, part) for part in size.args]
@@ -141,11 +185,30 @@ class Counts:
             x = scope.emit("where", [counts, x, scope.operand(value, x.dtype)], dtype=x.dtype, shape=x.shape)
         return x
 
+    def close_gaps(self, scope, joined, node, axis):
+        """Parts joined along an axis of which not all of their rows count: those that do, one after the other."""
+        parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node)]
+        sizes = [(known(part.meta["val"].shape[axis]), counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
+        if all(count is None for _, count in sizes[:-1]):
+            return joined
+        if any(size is None for size, _ in sizes):
+            raise Unsupported("parts of which the data decide how long they are, beside a dynamic dimension; fix the dimension")
+        counts = []
+        for size, count in sizes:
+            rows = scope.emit("range", [scope.operand(0, torch.int64), None, scope.operand(1, torch.int64)], dtype=torch.int64,
+                              shape=[size], count=size)
+            counts.append(scope.emit("lt", [rows, scope.operand(size, torch.int64) if count is None else self.value(scope, count)],
+                                     dtype=torch.bool, shape=[size]))
+        chosen = scope.emit("concat", counts, dtype=torch.bool, shape=[joined.shape[axis]], axis=0)
+        types = [(joined.dtype, joined.shape), (torch.int64, ())]
+        return scope.emit_many("compress", [joined, chosen], types, axis=axis, max_count=joined.shape[axis], index_dtype="i64")[0]
+
     def give_filled(self, scope, node, arguments):
         """The arguments of a handler, where rows that do not count change nothing."""
         if node.meta.get("fills"):
             name = next(iter(arguments))
             value = NEUTRAL[str(node.target)]
+            value = value(node) if callable(value) else value
             if not arguments[name].dtype.is_floating_point and math.isinf(value):
                 limits = torch.iinfo(arguments[name].dtype)
                 value = limits.max if value > 0 else limits.min
@@ -182,7 +245,8 @@ class Counts:
             return
         for i, arg in inputs:
             is_number = isinstance(arg.meta.get("counted"), (torch.SymInt, torch.SymFloat)) and self.symbols_of(arg.meta["counted"])
-            if is_number and i < len(node.target._schema.arguments) and "Scalar" in str(node.target._schema.arguments[i]):
+            slots = node.target._schema.arguments
+            if is_number and i < len(slots) and "Scalar" in str(slots[i]) and slots[i].name != "other":
                 raise Unsupported(f"{WORD}, and it computes with their number; " + HELP)
 
 
@@ -190,16 +254,21 @@ class Counts:
 FREE = {f"aten.{name}" for name in (
     "clone.default", "_to_copy.default", "alias.default", "detach.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
     "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
-    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default")} | {"torchvision.roi_align.default"}
+    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default",
+    "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {
     ("sum.default", "sum.dim_IntList", "any.default", "any.dim"): 0,
     ("prod.default", "prod.dim_int", "all.default", "all.dim"): 1,
     ("max.default", "max.dim", "amax.default", "argmax.default", "softmax.int", "_softmax.default", "_log_softmax.default",
      "logsumexp.default"): -math.inf,
-    ("min.default", "min.dim", "amin.default", "argmin.default"): math.inf}.items() for name in names}
+    ("min.default", "min.dim", "amin.default", "argmin.default"): math.inf,
+    ("topk.default",): lambda node: -math.inf if argument(node, 3, "largest", True) else math.inf,
+    ("sort.default", "sort.stable"): lambda node: -math.inf if argument(node, 2, "descending", False) else math.inf}.items() for name in names}
+# Operators whose handlers count what they find, for which torch.export may have a number already.
+FINDS = ("aten.nonzero.default", "aten.nonzero_numpy.default")
 # Operators that are given other rows in the place of those that do not count.
-FILLED = ("aten.nonzero.default", "torchvision.nms.default")
+FILLED = ("aten.nonzero.default", "aten.nonzero_numpy.default", "torchvision.nms.default")
 
 
 def counted_dims(padded, i=0):
@@ -218,6 +287,11 @@ def keeps_dims(at, name, absent=-1):
         axes = axes if isinstance(axes, (list, tuple)) else [axes]
         return set(padded) <= {0} and not {axis % rank for axis in axes if axis is not None} & set(counted_dims(padded)) and axes != [None]
     return rule
+
+
+def keeps_dims_of_parts(node, padded):
+    at = 1 if "unbind" in str(node.target) else 2
+    return argument(node, at, "dim", 0) % node.args[0].meta["val"].dim() not in counted_dims(padded)
 
 
 def keeps_leading(node, padded):
@@ -243,12 +317,6 @@ def from_front(node, padded):
     return axis not in counted_dims(padded) or (isinstance(node.args[2], int) and node.args[2] >= 0)
 
 
-def joins_other_axes(node, padded):
-    parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node)]
-    axis = argument(node, 1, "dim", 0) % parts[0].meta["val"].dim()
-    return all(axis not in counted_axes(part.meta.get("counted")) for part in parts[:-1])
-
-
 def keeps_lines(first, second):
     """A product whose counted axes are lines: of its operands at these places, never those that are summed."""
     def rule(node, padded):
@@ -268,6 +336,11 @@ def keeps_images(node, padded):
     return set(padded) <= {0} and counted_dims(padded) == [0]
 
 
+def keeps_unpadded(node, padded):
+    rank = node.args[0].meta["val"].dim()
+    return all(axis < rank - len(node.args[1]) // 2 for axis in counted_dims(padded))
+
+
 def keeps_outer(node, padded):
     """A norm over the last axes, as many as its shape has."""
     rank = node.args[0].meta["val"].dim()
@@ -282,18 +355,20 @@ RULES = {f"aten.{name}": rule for names, rule in {
     ("view.default", "reshape.default", "_unsafe_view.default"): keeps_leading,
     ("slice.Tensor",): from_start,
     ("select.int",): from_front,
-    ("cat.default",): joins_other_axes,
-    ("stack.default",): lambda node, padded: True,
+    ("split.Tensor", "chunk.default", "unbind.int"): keeps_dims_of_parts,
+    ("split_with_sizes.default",): lambda node, padded: keeps_dims_of_parts(node, padded) or len(node.args[1]) == 1,
+    ("cat.default", "stack.default"): lambda node, padded: True,
     ("index.Tensor", "_unsafe_index.Tensor", "index_select.default", "gather.default", "embedding.default"): chosen,
     ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "argmax.default", "argmin.default",
      "logsumexp.default"): keeps_dims(1, "dim", None),
-    ("max.dim", "min.dim", "softmax.int", "_softmax.default", "_log_softmax.default", "cumsum.default", "sort.default",
+    ("max.dim", "min.dim", "softmax.int", "_softmax.default", "_log_softmax.default", "cumsum.default", "sort.default", "sort.stable",
      "prod.dim_int", "any.dim", "all.dim"): keeps_dims(1, "dim"),
     ("topk.default",): keeps_dims(2, "dim"),
     ("mm.default", "matmul.default", "bmm.default"): keeps_lines(0, 1),
     ("addmm.default",): keeps_lines(1, 2),
     ("linear.default",): keeps_input_lines,
     ("native_layer_norm.default", "layer_norm.default", "rms_norm.default"): keeps_outer,
+    ("pad.default", "constant_pad_nd.default"): keeps_unpadded,
     ("convolution.default", "conv2d.default", "max_pool2d.default", "avg_pool2d.default", "max_pool2d_with_indices.default",
      "_native_batch_norm_legit_no_training.default", "batch_norm.default", "adaptive_avg_pool2d.default",
      "_adaptive_avg_pool2d.default"): keeps_images,
@@ -319,12 +394,21 @@ def true_places(s, mask, node):
     return found_rows(s, "nonzero", [mask], [(torch.int64, shape)])[0]
 
 
-@aten("nonzero.default", "nonzero_numpy.default")
+@aten("nonzero.default")
 def nonzero(s, x):
     if x.rank == 0:
         raise Unsupported("nonzero of a scalar")
     x = s.emit("ne", [x, s.operand(0, x.dtype)], dtype=torch.bool, shape=x.shape)
     return true_places(s, x, s.node.args[0])
+
+
+@aten("nonzero_numpy.default")
+def nonzero_numpy(s, x):
+    return columns_of(s, nonzero(s, x))
+
+
+def columns_of(s, places):
+    return [s.reshape(s.narrow(places, 1, axis, 1), [places.shape[0]]) for axis in range(known(places.shape[1]))]
 
 
 @aten("masked_select.default")
@@ -367,5 +451,5 @@ def by_masks(s, indices):
             s.counts.opened = next(iter(expression(dim) for dim in s.node.meta["counted"].shape
                                         if expression(dim) in s.counts.most))
         places = true_places(s, index, s.node.args[1][at])
-        columns += [s.reshape(s.narrow(places, 1, axis, 1), [places.shape[0]]) for axis in range(index.rank)]
+        columns += columns_of(s, places)
     return columns

@@ -101,9 +101,12 @@ def put_by_mask(s, x, used, values, accumulate):
     if others or accumulate:
         raise Unsupported("assignment by a mask beside other indices, or that adds; use torch.where")
     mask = s.cast(mask, torch.bool)
-    mask = s.reshape(mask, [*[1] * axis, *mask.shape, *[1] * (x.rank - axis - mask.rank)])
+    behind = x.rank - axis - mask.rank  # axes
+    mask = s.reshape(mask, [*[1] * axis, *mask.shape, *[1] * behind])
     if all(known(dim) == 1 for dim in values.shape):
         return s.emit("where", [mask, s.reshape(values, []), x], shape=x.shape)
+    if values.rank <= behind or (values.rank == behind + 1 and known(values.shape[0]) == 1):  # each place gets the same
+        return s.emit("where", [mask, s.reshape(values, values.shape[max(values.rank - behind, 0):]), x], shape=x.shape)
     raise Unsupported("assignment by a mask of as many values as it chooses, which depends on data; use torch.where or "
                       "masked_scatter")
 

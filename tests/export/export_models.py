@@ -609,3 +609,54 @@ class Chosen(nn.Module):
         batched = torchvision.ops.batched_nms(boxes, scores, (scores * 2).to(torch.int64), 0.3)
         pooled = torchvision.ops.roi_align(x[None, None], [boxes[batched]], (2, 2), aligned=True)
         return [*chosen, boxes[likely][kept], torch.cat([boxes[batched], scores[batched][:, None]], 1), pooled.flatten(1)]
+
+
+class Rows(nn.Module):
+    """What detectors do with rows that the data count: the best of them, joined, cut, taken apart; and numbers read from tensors."""
+
+    def forward(self, x, boxes, scores):
+        place = torch.where(scores > 0.3)[0]
+        again = torch.where(scores > 0.3)[0]
+        others = torch.where(scores <= 0.3)[0]
+        chosen = boxes[place]
+        if chosen.numel() == 0:
+            chosen = chosen * 2
+        joined = torch.cat([boxes[others], boxes[:2], chosen, boxes[again]])
+        best, order = scores[place].topk(min(3, 12))
+        left, top, right, bottom = chosen.unbind(1)
+        values, _ = scores[place].sort()
+        largest = scores.argmax().item()
+        assert scores.argmin().item() < 12
+        shifted = x + largest * 2
+        marked = x.clone()
+        marked[:, :2][x[:, :2].sum(1) > 0] = torch.tensor([5.0, 7.0]).to(x)
+        return joined, chosen[order], joined[:4], joined[2:], best, left + right, top * bottom, values, shifted, marked
+
+
+class Assumed(nn.Module):
+    """Goes on by what it asks of tensors."""
+
+    def forward(self, x, lengths):
+        if (lengths < 3).any():
+            x = x * 2
+        mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+        for length in lengths.tolist():
+            x = x + length
+        return x[:, :mask.shape[1]] * mask
+
+
+class DetectorParts(nn.Module):
+    """What torchvision's detectors do behind their networks, of rows that the data count."""
+
+    def __init__(self):
+        super().__init__()
+        from torchvision.ops import MultiScaleRoIAlign
+        self.pool = MultiScaleRoIAlign(["fine", "coarse"], 3, 2, canonical_scale=2, canonical_level=1)
+
+    def forward(self, fine, coarse, boxes, scores):
+        import torchvision
+        from torchvision.models.detection import transform
+        kept = torchvision.ops.batched_nms(boxes, scores, (scores * 2).to(torch.int64), 0.3)[:7]
+        found = boxes[kept]
+        pooled = self.pool({"fine": fine, "coarse": coarse}, [found], [(16, 16)])
+        return found, pooled, transform.paste_masks_in_image(pooled[:, :1].sigmoid(), found, (9, 7))

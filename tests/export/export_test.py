@@ -56,6 +56,8 @@ def padding_mask(batch, count):
 # Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
 CASES = {
     "chosen": lambda: fixed(models.Chosen, floats(5, 7), *boxes(12)),
+    "rows": lambda: fixed(models.Rows, floats(5, 4), *boxes(12)),
+    "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
     "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
                                     other=(floats(5, 3, 64, 64),),
@@ -104,6 +106,7 @@ CASES = {
 
 if importlib.util.find_spec("torchvision"):
     import torchvision  # noqa: F401  registers its operators
+    CASES["detector_parts"] = lambda: fixed(models.DetectorParts, floats(1, 4, 16, 16), floats(1, 4, 8, 8), *boxes(12), tolerance=2e-5)
     CASES["regions"] = lambda: fixed(
         models.Regions, floats(2, 4, 9, 7), torch.tensor([[0, 1.0, 2, 9, 8], [1, -4.0, -3, 30, 12], [1, 3.0, 3, 3.5, 3.2]]),
         floats(2, 36, 5, 7), torch.rand(2, 18, 5, 7), floats(6, 2, 3, 3), tolerance=2e-5)
@@ -173,7 +176,8 @@ def check(case, name, args, folder):
     random_weights(module)
     model = folder / f"{name}.rlxg"
     graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
-                              rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"))
+                              rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"),
+                              assume_values=case.get("assume_values", False))
     names = [row["name"] for row in graph.inputs]
     states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     keep = ["--keep", ",".join(states)] if states else []
