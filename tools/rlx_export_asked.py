@@ -110,6 +110,9 @@ def rows_are_there(told):
     there are rows. told: a set that gets the places that asked."""
     symbolic_shapes.uninteresting_files().add(__file__)  # so that PyTorch sees the model's line, and whether it is an assertion
     env_type = symbolic_shapes.ShapeEnv
+    if not all(hasattr(env_type, name) for name in ("_evaluate_expr", "create_unbacked_symint")):
+        yield  # a PyTorch that names them otherwise: the question stays an error
+        return
     ask, make = env_type._evaluate_expr, env_type.create_unbacked_symint
     sizes = set()  # symbols that the data give; of them, those that are no number read from a tensor
 

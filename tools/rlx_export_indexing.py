@@ -261,17 +261,33 @@ def nonzero_static(s, x, size, fill_value):
 def as_strided(s, x, size, stride, storage_offset):
     """The elements by their places in memory, as far as these are known when the model is exported."""
     value = s.node.args[0].meta["val"]
-    dims = [known(dim) for dim in (*size, *stride, storage_offset or 0)]
-    if None in dims or not value.is_contiguous():
-        raise Unsupported("as_strided of a dynamic size, or of a tensor that is not contiguous; use unfold, or contiguous() first")
-    places = torch.zeros([1] * len(size), dtype=torch.int64) + dims[-1]
+    first = known(value.storage_offset())
+    dims = [known(dim) for dim in (*size, *stride, first if storage_offset is None else storage_offset)]
+    order = memory_order(value)
+    if None in (first, *dims) or order is None:
+        raise Unsupported("as_strided of a dynamic size, or of a tensor that does not fill its memory; use unfold, or contiguous() first")
+    places = torch.zeros([1] * len(size), dtype=torch.int64) + dims[-1] - first
     for axis in range(len(size)):
         steps = torch.arange(dims[axis]) * dims[len(size) + axis]
         places = places + steps.reshape([-1 if i == axis else 1 for i in range(len(size))])
-    if places.numel() and int(places.max()) >= math.prod(known(dim) for dim in x.shape):
+    if places.numel() and (int(places.min()) < 0 or int(places.max()) >= math.prod(known(dim) for dim in x.shape)):
         raise Unsupported("as_strided beyond the end of its tensor")
     at = s.graph.weight(s.graph.constants, f"{s.node.name}.places", places)
-    return s.emit("gather", [s.reshape(x, [math.prod(x.shape)]), at], axis=0)
+    return s.emit("gather", [s.reshape(s.permute(x, order), [math.prod(x.shape)]), at], axis=0)
+
+
+def memory_order(value):
+    """The axes of a tensor as they lie in memory, the outermost first; None where its elements do not lie side by side."""
+    dims, strides = [[known(number) for number in numbers] for numbers in (value.shape, value.stride())]
+    if None in (*dims, *strides):
+        return None
+    order = sorted(range(len(dims)), key=lambda axis: (-strides[axis], axis) if dims[axis] > 1 else (-math.inf, axis))
+    inner = 1
+    for axis in reversed(order):
+        if dims[axis] > 1 and strides[axis] != inner:
+            return None
+        inner *= dims[axis]
+    return order
 
 
 # ---- bags of embeddings

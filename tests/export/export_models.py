@@ -401,7 +401,8 @@ class Counting(nn.Module):
                 self.means(words.flatten(), starts),
                 *(bags(words.flatten(), starts) for bags in self.padded), self.padded[1](words % 3),
                 self.padded[0](words.flatten(), starts, x.flatten().repeat(2)[:15]),
-                x[low, high], x.as_strided((3, 3), (3, 1), 2), torch.nonzero_static(x > 0, size=12),
+                x[low, high], x.as_strided((3, 3), (3, 1), 2), x.t().as_strided((2, 3), (5, 2), 1),
+                x[1:].as_strided((2, 2), (2, 1), 6), torch.nonzero_static(x > 0, size=12),
                 torch.nonzero_static(x > 0.5, size=2, fill_value=7))
 
 
