@@ -106,7 +106,9 @@ class Needs {
       for_each_word(next, [&](std::string_view word) { name(word, texts); });
     }
   }
-  [[nodiscard]] bool contains(std::string_view function) const { return needed_.contains(function); }
+  [[nodiscard]] bool contains(std::string_view function) const {
+    return needed_.contains(function);
+  }
 
  private:
   using Bodies = std::multimap<std::string_view, std::string_view>;  // overloads share a name

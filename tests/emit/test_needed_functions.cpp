@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Libraries of kernels without the functions that a kernel does not need.
-#include "compiler/emit/needed_functions.h"
-
 #include <algorithm>
 
+#include "compiler/emit/needed_functions.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;

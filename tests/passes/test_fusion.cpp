@@ -176,12 +176,12 @@ TEST_CASE("matmuls of what is itself a part of a joined matmul become one") {
     return R"({"op": "fused_matmul_bias_act", "inputs": [")" + x + R"(", ")" + w +
            R"("], "outputs": [")" + y + R"("]})";
   };
-  Module module = module_of(
-      R"("params": [)" + weight("a", "[3, 4]") + "," + weight("b", "[3, 4]") + "," +
-      weight("c", "[4, 4]") + "," + weight("d", "[4, 4]") +
-      R"(], "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 3]}], "nodes": [)" +
-      product("x", "a", "p") + "," + product("x", "b", "q") + "," + product("p", "c", "s") + "," +
-      product("p", "d", "t") + R"(,
+  Module module =
+      module_of(R"("params": [)" + weight("a", "[3, 4]") + "," + weight("b", "[3, 4]") + "," +
+                weight("c", "[4, 4]") + "," + weight("d", "[4, 4]") +
+                R"(], "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 3]}], "nodes": [)" +
+                product("x", "a", "p") + "," + product("x", "b", "q") + "," +
+                product("p", "c", "s") + "," + product("p", "d", "t") + R"(,
       {"op": "mul", "inputs": ["s", "t"], "outputs": ["st"]}, {"op": "mul", "inputs": ["st", "q"], "outputs": ["y"]}],
       "outputs": ["y"])");
   CHECK(apply_keeping_values(merge_matmuls, module) == 4);
