@@ -187,7 +187,7 @@ class Counts:
 
     def close_gaps(self, scope, joined, node, axis):
         """Parts joined along an axis of which not all of their rows count: those that do, one after the other."""
-        parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node)]
+        parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node) and part.meta["val"].dim() == len(joined.shape)]
         sizes = [(known(part.meta["val"].shape[axis]), counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
         if all(count is None for _, count in sizes[:-1]):
             return joined

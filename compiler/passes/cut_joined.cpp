@@ -5,6 +5,7 @@
 // write complex numbers so, as pairs that are joined behind each operation and cut before the next.
 #include <algorithm>
 
+#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
@@ -124,8 +125,9 @@ bool is_joined(const Graph& graph, ValueId value, size_t axis) {
 std::optional<size_t> axis_of_cuts(const Graph& graph, const Node& node) {
   const ValueId result = node.outputs[0];
   const std::vector<NodeId> readers = graph.readers(result);
-  if (!is_elementwise(node) || node.outputs.size() != 1 || !node.region.empty() ||
-      graph.is_output(result) || readers.empty() || !has_chain_types(graph, node))
+  if (!is_elementwise(node) || is_positional(node.op) || node.outputs.size() != 1 ||
+      !node.region.empty() || graph.is_output(result) || readers.empty() ||
+      !has_chain_types(graph, node))
     return std::nullopt;
   std::optional<size_t> axis;
   int64_t taken = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/chain.h"
@@ -308,7 +309,8 @@ ValueId unexpanded(const Graph& graph, ValueId id) {
 // op(expand(a), expand(b)) as expand(op(a, b)) where the latter computes fewer elements: the two
 // new nodes. Nothing where it does not.
 std::vector<NodeId> expand_later(Graph& graph, const Node& node) {
-  if (find_op(node.op)->scalar == nullptr || node.outputs.size() != 1) return {};
+  const bool has_small_form = find_op(node.op)->scalar != nullptr && !is_positional(node.op);
+  if (!has_small_form || node.outputs.size() != 1) return {};
   const TensorType& type = graph.value(node.outputs[0]).type;
   std::vector<std::optional<ValueId>> inputs = node.inputs;
   Shape shape;

@@ -6,6 +6,7 @@
 // products before these.
 #include <algorithm>
 
+#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
@@ -16,8 +17,9 @@
 namespace rlx {
 namespace {
 
+// Of elements by themselves, wherever they stand.
 bool is_scalar(const Node& node) {
-  return find_op(node.op)->scalar != nullptr && node.outputs.size() == 1;
+  return find_op(node.op)->scalar != nullptr && !is_positional(node.op) && node.outputs.size() == 1;
 }
 
 // What stands once for the whole result.

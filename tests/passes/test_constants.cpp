@@ -103,6 +103,10 @@ TEST_CASE("no node over constants is left to every run but what costs less there
       folded(
           R"({"op": "exp", "inputs": ["g"], "outputs": ["p"]}, {"op": "add", "inputs": ["p", "x"], "outputs": ["y"]})") ==
       Lines{"expand(p.unexpanded.made)", "add(p.expanded, x)"});
+  // A triangle goes by places: it is none of what was expanded.
+  const Lines triangle = folded(
+      R"({"op": "trilu", "inputs": ["e"], "outputs": ["p"]}, {"op": "add", "inputs": ["p", "x"], "outputs": ["y"]})");
+  for (const std::string& line : triangle) CHECK(line.find("unexpanded") == std::string::npos);
   // A scan over a view is made once; only the init entry reads the view.
   CHECK(folded(
             R"({"op": "reduce_sum", "inputs": ["e"], "outputs": ["p"], "attributes": {"axes": [0]}},

@@ -76,6 +76,9 @@ TEST_CASE("cuts across parts, of another axis or of what is read as a whole stay
   check_stays(cut_joined,
               with_pairs(kJoinedPair + op_text("cumsum", R"("c")", "s", R"("axis": 1)") + ", " +
                          part_text("s", "y", 0)));
+  // A triangle goes by places.
+  check_stays(cut_joined, with_pairs(kJoinedPair + op_text("trilu", R"("c")", "s") + ", " +
+                                     part_text("s", "y", 1)));
 }
 
 }  // namespace rlx::test
