@@ -99,6 +99,7 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
     return nvrtc.compile({.name = path, .text = &text}, files, options_for(nvrtc, architecture));
   };
   Nvrtc::Output output = compile(includes);
+  // For the message of what is wrong, and for names that needed_functions.h does not see.
   if (!output.good) output = compile(whole);
   if (!output.good) return KernelFault{std::move(output.log)};
 

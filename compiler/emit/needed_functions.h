@@ -14,7 +14,7 @@ namespace rlx {
 // with RLX_FN or RLX_BIG_FN (behind a line of "template", if any) and ends with that line or with
 // the first one that a } begins. A word that ends in _ may become part of a longer one
 // (RLX_CAT(rlx_load_, RLX_X)): it names all functions that it begins. Where names are made in other
-// ways the result lacks functions, which its compilation tells.
+// ways the result lacks functions, and does not compile: the whole libraries are to be tried then.
 std::vector<std::string> without_unneeded_functions(std::string_view kernel,
                                                     const std::vector<std::string_view>& libraries);
 

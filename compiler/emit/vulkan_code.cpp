@@ -207,6 +207,7 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   };
   shaderc::SpvCompilationResult compiled =
       compile(needed_includes(*kernel, specialization, sources, kGlsl));
+  // For the message of what is wrong, and for names that needed_functions.h does not see.
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) compiled = compile({});
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
     return KernelFault{compiled.GetErrorMessage()};
