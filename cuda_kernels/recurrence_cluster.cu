@@ -328,6 +328,6 @@ RLX_MAIN {
 }
 #else
 RLX_MAIN {
-  if (blockIdx.x % RLX_SHARERS == 0) run_recurrence(RLX_GIVE_P rlx_i64(blockIdx.x / RLX_SHARERS));
+  if (blockIdx.x % RLX_SHARERS == 0) run_recurrence(RLX_GIVE_P rlx_u64(blockIdx.x / RLX_SHARERS));
 }
 #endif

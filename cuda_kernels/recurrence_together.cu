@@ -428,7 +428,7 @@ RLX_MAIN {
   for (int i = static_cast<int>(blockIdx.x); i < RLX_TURNS * RLX_TILE; i += static_cast<int>(gridDim.x)) {
     const int sequence = (group + i / RLX_TILE * RLX_GROUPS) * RLX_TILE + i % RLX_TILE;
     if (sequence >= RLX_BATCH) break;
-    run_recurrence(p, rlx_i64(direction) * RLX_BATCH_TILES + sequence);
+    run_recurrence(p, rlx_u64(direction) * RLX_BATCH_TILES + sequence);
     rlx_barrier();
   }
 }

@@ -37,8 +37,8 @@ bool check_boxes(InferContext& ctx) {
 }
 
 // Of each image and class.
-int64_t most_kept(const NodeContext& ctx, const Shape& boxes) {
-  return std::min(ctx.attrs().integer("max_per_class"), boxes[1].range().most);
+Dim most_kept(const NodeContext& ctx, const Shape& boxes) {
+  return min(Dim(ctx.attrs().integer("max_per_class")), boxes[1]);
 }
 
 bool infer_suppress(InferContext& ctx) {
@@ -223,8 +223,8 @@ bool decompose_non_max(RewriteContext& ctx) {
   const ValueId boxes = ctx.input(0);
   const ValueId scores = ctx.input(1);
   const Shape& shape = ctx.shape(scores);
-  const int64_t per_class = most_kept(ctx, ctx.shape(boxes));
-  if ((shape[0] * shape[1]).range().most * per_class == 0) {
+  const Dim most = most_rows(ctx, ctx.shape(boxes), ctx.shape(scores));
+  if ((shape[0] * shape[1] * most_kept(ctx, ctx.shape(boxes))).range().most == 0) {
     const std::vector<ValueId> outputs = ctx.node().outputs;
     for (size_t i = 0; i < outputs.size(); ++i)
       ctx.replace_output(i, ctx.filled(ctx.type(outputs[i]), i == 0 ? -1 : 0));
@@ -237,9 +237,9 @@ bool decompose_non_max(RewriteContext& ctx) {
   attributes.erase("index_dtype");
   const ValueId kept = ctx.emit("suppress_boxes", {boxes, scores, order}, std::move(attributes));
   const ValueId is_kept = ctx.emit("ge", {kept, ctx.scalar(DType::i32, 0)});
-  const int64_t most = most_rows(ctx, ctx.shape(boxes), ctx.shape(scores));
+  const int64_t bound = most.range().most;
   const std::vector<ValueId> found = ctx.emit_all(
-      "nonzero", {is_kept}, {{"max_count", most}, {"index_dtype", std::string("i64")}}, 2);
+      "nonzero", {is_kept}, {{"max_count", bound}, {"index_dtype", std::string("i64")}}, 2);
   // Rows that are left are -1 in each column, and name the last place.
   const ValueId box = ctx.emit("gather_nd", {kept, found[0]});
   const auto columns = [&](int64_t start, int64_t length) {
@@ -247,9 +247,12 @@ bool decompose_non_max(RewriteContext& ctx) {
                     {{"axis", int64_t{1}}, {"start", start}, {"len", length}});
   };
   const ValueId is_row = ctx.emit("ge", {columns(0, 1), ctx.scalar(DType::i64, 0)});
-  const ValueId wide = ctx.cast(ctx.reshape(box, {most, 1}), DType::i64);
+  const ValueId wide = ctx.cast(ctx.reshape(box, {bound, 1}), DType::i64);
   const ValueId last = ctx.emit("where", {is_row, wide, ctx.scalar(DType::i64, -1)});
-  const ValueId rows = ctx.emit("concat", {columns(0, 2), last}, {{"axis", int64_t{1}}});
+  ValueId rows = ctx.emit("concat", {columns(0, 2), last}, {{"axis", int64_t{1}}});
+  if (most.is_free()) {
+    rows = ctx.emit("slice", {rows}, {{"axes", Ints{0}}, {"starts", Ints{0}}, {"ends", Ints{most}}});
+  }
   ctx.replace_output(0, ctx.cast(rows, index_dtype));
   if (ctx.node().outputs.size() > 1) ctx.replace_output(1, ctx.cast(found[1], index_dtype));
   return true;
