@@ -3,6 +3,7 @@
 #include "compiler/passes/mask_forms.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "compiler/ops/op_id.h"
@@ -16,6 +17,10 @@ namespace {
 
 constexpr int64_t kMostMaskElements = int64_t{1} << 24;
 constexpr int kMostMaskNodes = 32;  // from a mask up to what it is made of
+// Their results are as large as what goes into them.
+constexpr std::array kCarriers = {OpId::add,   OpId::sub,       OpId::mul,    OpId::neg,
+                                  OpId::cast,  OpId::affine,    OpId::expand, OpId::slice,
+                                  OpId::trilu, OpId::transpose, OpId::concat};
 
 double element_of(const Tensor& tensor, size_t i) {
   return tensor.is_float() ? tensor.floats[i] : static_cast<double>(tensor.integers[i]);
@@ -237,6 +242,43 @@ std::optional<MaskForm> MaskForms::of_bias(ValueId bias, double factor, const Di
   const bool is_far_below = number && *number * factor <= kMaskedScore;
   if (!is_far_below || lower_triangle(bias) != false) return std::nullopt;
   return causal_form(queries, keys);
+}
+
+bool MaskForms::may_mask(ValueId bias, double factor) {
+  struct Open {
+    ValueId value;
+    double factor;
+  };
+  std::vector<Open> open = {{bias, factor}};
+  for (int i = 0; i < kMostMaskNodes && !open.empty(); ++i) {
+    const auto [value, scale] = open.back();
+    open.pop_back();
+    if (graph_.value(value).weight) {
+      const Tensor* const tensor = known_tensor(value);
+      const auto count = tensor == nullptr ? 0 : static_cast<size_t>(tensor->count());
+      for (size_t at = 0; at < count; ++at) {
+        if (element_of(*tensor, at) * scale <= kMaskedScore) return true;
+      }
+      continue;
+    }
+    const Node* node = producer_of(graph_, value);
+    if (node == nullptr) return true;
+    if (const std::optional<Scaled> scaled = scaled_of(module_, graph_, *node)) {
+      open.push_back({scaled->x, scale * scaled->factor});
+    } else if (const std::optional<Shifted> shifted = shifted_of(module_, graph_, *node)) {
+      if (shifted->shift * scale <= kMaskedScore) return true;
+      open.push_back({shifted->x, scale});
+    } else if (node->op == OpId::log) {
+      return true;  // of 0
+    } else if (node->op == OpId::where) {
+      for (const size_t branch : {size_t{1}, size_t{2}})
+        open.push_back({*node->inputs[branch], scale});
+    } else if (is_reshaping(*node) ||
+               std::ranges::any_of(kCarriers, [node](OpId op) { return node->op == op; })) {
+      for (const std::optional<ValueId>& input : node->inputs) open.push_back({*input, scale});
+    }
+  }
+  return !open.empty();
 }
 
 }  // namespace rlx

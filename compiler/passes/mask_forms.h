@@ -42,6 +42,10 @@ class MaskForms {
   // kMaskedScore where they do not. nullopt where it is another sum, or unknown.
   std::optional<MaskForm> of_bias(ValueId bias, double factor, const Dim& queries, const Dim& keys);
 
+  // Whether what is added to scores after it was multiplied by `factor` may take some to
+  // kMaskedScore: false where only products, tables or small numbers go into it.
+  bool may_mask(ValueId bias, double factor);
+
  private:
   // What varies along one axis alone.
   enum class Along : uint8_t { Neither, Queries, Keys };

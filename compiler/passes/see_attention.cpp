@@ -44,13 +44,34 @@ class MaskReader {
 
   // nullopt where a mask is none that the op has.
   std::optional<TakenMasks> read() {
-    for (const WrittenMask& mask : attention_.masks) {
+    const std::vector<WrittenMask>& masks = attention_.masks;
+    const int64_t loose = std::count_if(masks.begin(), masks.end(),
+                                        [this](const WrittenMask& mask) { return is_loose(mask); });
+    for (const WrittenMask& mask : masks) {
+      others_fill_rows_ = loose == (is_loose(mask) ? 1 : 0);
       if (!(mask.is_condition ? take_condition(mask) : take_bias(mask))) return std::nullopt;
     }
     return taken_;
   }
 
  private:
+  // True where a mask may leave a query none of the keys that a triangle or a band leaves it. All
+  // keys of such a query are masked then, and with finite scores they count again.
+  bool is_loose(const WrittenMask& mask) {
+    const Dim& queries = attention_.q_tokens;
+    const Dim& keys = attention_.kv_tokens;
+    const auto is_placed = [](const MaskForm& form) {
+      return form.is_open || form.causal != CausalForm::None;
+    };
+    if (mask.is_condition)
+      return !is_placed(forms_.of_condition(mask.value, mask.is_inverted, queries, keys));
+    if (const auto form = forms_.of_bias(mask.value, mask.factor, queries, keys))
+      return !is_placed(*form);
+    if (const std::optional<WrittenMask> condition = condition_of(mask))
+      return is_loose(*condition);
+    return forms_.may_mask(mask.value, mask.factor);
+  }
+
   // True where the form alone says what the mask does.
   bool take_form(const MaskForm& form) {
     if (form.is_open) return true;
@@ -66,10 +87,13 @@ class MaskReader {
     const MaskForm form = forms_.of_condition(mask.value, mask.is_inverted, attention_.q_tokens,
                                               attention_.kv_tokens);
     const bool removes =
-        mask.replacement == kMinusInfinity || (mask.replacement <= kMaskedScore && form.fills_rows);
+        mask.replacement == kMinusInfinity
+            ? !is_replaced_
+            : mask.replacement <= kMaskedScore && form.fills_rows && others_fill_rows_;
     if (removes && take_form(form)) return true;
     if (!removes && !(mask.replacement <= kAbsorbingScore)) return false;
-    if (mask.replacement == kMinusInfinity && take_both(mask)) return true;
+    if (removes && mask.replacement == kMinusInfinity && take_both(mask)) return true;
+    if (!removes) is_replaced_ = true;
     taken_.masks.push_back({.mask = mask, .becomes_bias = !removes});
     return true;
   }
@@ -91,13 +115,16 @@ class MaskReader {
     if (!is_float(graph_.value(mask.value).type.dtype)) return false;
     const std::optional<MaskForm> form =
         forms_.of_bias(mask.value, mask.factor, attention_.q_tokens, attention_.kv_tokens);
-    if (form && form->fills_rows && take_form(*form)) return true;
+    const bool removes = !is_replaced_ && others_fill_rows_;
+    if (removes && form && form->fills_rows && take_form(*form)) return true;
     if (const std::optional<WrittenMask> condition = condition_of(mask)) {
       // A row that the condition leaves empty keeps what the sum makes of it.
-      if (condition->replacement == kMinusInfinity) return take_condition(*condition);
+      if (condition->replacement == kMinusInfinity && !is_replaced_)
+        return take_condition(*condition);
       const MaskForm written = forms_.of_condition(condition->value, condition->is_inverted,
                                                    attention_.q_tokens, attention_.kv_tokens);
-      if (condition->replacement <= kMaskedScore && written.fills_rows && take_form(written))
+      if (removes && condition->replacement <= kMaskedScore && written.fills_rows &&
+          take_form(written))
         return true;
     }
     taken_.masks.push_back({.mask = mask, .becomes_bias = true});
@@ -141,6 +168,8 @@ class MaskReader {
   MaskForms& forms_;
   const WrittenAttention& attention_;
   TakenMasks taken_;
+  bool others_fill_rows_ = false;  // no other mask than the one that is being taken is loose
+  bool is_replaced_ = false;       // scores that were masked before count again by a finite number
 };
 
 class AttentionBuilder {
@@ -254,27 +283,37 @@ class AttentionBuilder {
 
   ValueId as_bias(const WrittenMask& mask, DType dtype) {
     ValueId value = mask.value;
-    if (mask.is_condition) {
-      ValueId condition = emitter_.cast(value, DType::bool_);
-      if (!mask.is_inverted) condition = emitter_.emit("logical_not", {condition});
-      // 0 or 1, and so 0 or the score that replaces.
-      value =
-          emitter_.emit("affine", {emitter_.cast(condition, dtype)}, {{"mul", mask.replacement}});
-    } else if (mask.factor != 1) {
-      value = emitter_.emit("affine", {value}, {{"mul", mask.factor}});
-    }
+    if (mask.factor != 1) value = emitter_.emit("affine", {value}, {{"mul", mask.factor}});
     return with_four_axes(emitter_.cast(value, dtype), mask.scores);
   }
 
+  // `bias`, which stands within the condition, or in its place the score that replaces.
+  ValueId replaced(const WrittenMask& mask, std::optional<ValueId> bias, DType dtype) {
+    const ValueId counts = as_condition(mask);
+    // 0 or 1, and so 0 or the score that replaces.
+    const ValueId hidden = emitter_.cast(emitter_.emit("logical_not", {counts}), dtype);
+    const ValueId number = emitter_.emit("affine", {hidden}, {{"mul", mask.replacement}});
+    if (!bias && std::isfinite(mask.replacement)) return number;
+    if (!bias) bias = emitter_.emit("affine", {hidden}, {{"mul", 0.0}});
+    return emitter_.emit("where", {counts, *bias, number});
+  }
+
+  // From the scores on to the softmax.
   void add_masks(const TakenMasks& taken, std::vector<std::optional<ValueId>>& inputs) {
     const DType dtype = emitter_.type(*inputs[0]).dtype;
     std::optional<ValueId> mask;
     std::optional<ValueId> bias;
-    for (const TakenMask& part : taken.masks) {
-      const bool adds = part.becomes_bias;
-      const ValueId value = adds ? as_bias(part.mask, dtype) : as_condition(part.mask);
-      std::optional<ValueId>& joined = adds ? bias : mask;
-      joined = joined ? emitter_.emit(adds ? "add" : "logical_and", {joined, value}) : value;
+    for (size_t i = taken.masks.size(); i-- > 0;) {
+      const TakenMask& part = taken.masks[i];
+      if (!part.becomes_bias) {
+        const ValueId value = as_condition(part.mask);
+        mask = mask ? emitter_.emit("logical_and", {*mask, value}) : value;
+      } else if (part.mask.is_condition) {
+        bias = replaced(part.mask, bias, dtype);
+      } else {
+        const ValueId value = as_bias(part.mask, dtype);
+        bias = bias ? emitter_.emit("add", {*bias, value}) : value;
+      }
     }
     if (mask || bias) inputs.push_back(mask);
     if (bias) inputs.push_back(bias);

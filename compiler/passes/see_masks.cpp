@@ -108,10 +108,11 @@ class MaskTaker {
     return takes;
   }
 
-  // A row that a finite bias leaves empty keeps what the sum makes of it.
+  // A row that a finite bias leaves empty, by itself or with a mask, keeps what the sum makes of
+  // it.
   bool take_bias() {
     const std::optional<ValueId> bias = inputs_[kAttentionBias];
-    if (!bias) return false;
+    if (!bias || inputs_[kAttentionMask] || !conditions_.empty()) return false;
     const std::optional<MaskForm> form = forms_.of_bias(*bias, 1, queries_, keys_);
     if (!form || !form->fills_rows || !take_form(*form)) return false;
     inputs_[kAttentionBias].reset();

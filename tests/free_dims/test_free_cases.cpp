@@ -329,6 +329,11 @@ struct Way {
 constexpr Way kAllSizes{check_case, compile_case};
 constexpr Way kEachSize{check_each_size, compile_each_size};
 
+size_t number_from_environment(const char* name, size_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
+}
+
 // Brings the kernels of the cases into the cache, on all cores: a plan of a case has one or two,
 // and compiling them takes most of a check's time.
 void compile_beforehand(const std::vector<const Case*>& cases, const Place& place, const Way& way) {
@@ -343,22 +348,25 @@ void compile_beforehand(const std::vector<const Case*>& cases, const Place& plac
     }
   };
   std::vector<std::thread> threads;
-  for (uint32_t i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  const size_t jobs = number_from_environment("RLX_TEST_JOBS", std::thread::hardware_concurrency());
+  for (size_t i = 1; i < jobs; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
 }
 
-// Every RLX_FREE_EVERY-th case, from a place that differs from family to family.
-size_t step_of_cases() {
-  const char* every = std::getenv("RLX_FREE_EVERY");
-  return every == nullptr ? 1 : std::max<size_t>(std::strtoul(every, nullptr, 10), 1);
+// Every RLX_FREE_EVERY-th case from the RLX_FREE_FIRST-th on.
+std::vector<const Case*> taken_of(const std::vector<Case>& all_cases) {
+  const size_t step = std::max<size_t>(number_from_environment("RLX_FREE_EVERY", 1), 1);
+  std::vector<const Case*> taken;
+  for (size_t i = number_from_environment("RLX_FREE_FIRST", 0); i < all_cases.size(); i += step)
+    taken.push_back(&all_cases[i]);
+  return taken;
 }
 
 // vulkan_target: null for cases of CUDA alone.
 void check_family(const std::vector<Case>& all_cases, const Way& way, const char* vulkan_target,
                   const std::vector<std::string>& without = {}) {
-  std::vector<const Case*> cases;
-  for (size_t i = 0; i < all_cases.size(); i += step_of_cases()) cases.push_back(&all_cases[i]);
+  const std::vector<const Case*> cases = taken_of(all_cases);
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
     const bool is_vulkan = device->info().architecture == 0;
     if (is_vulkan && vulkan_target == nullptr) continue;

@@ -10,8 +10,8 @@ const std::string kNumbers =
     constant_text("eighth", "[]", "[0.125]") + ", " + constant_text("two", "[]", "[2]") + ", " +
     constant_text("zero", "[]", "[0]") + ", " + constant_text("cap", "[]", "[5]") + ", " +
     constant_text("big", "[]", "[-1e30]") + ", " + constant_text("low", "[]", "[-1e9]") + ", " +
-    constant_text("minus_inf", "[]", R"(["-inf"])") + ", " +
-    constant_text("lower", "[3, 3]", "[1, 0, 0, 1, 1, 0, 1, 1, 1]", "bool") + ", " +
+    constant_text("near", "[]", "[-1e4]") + ", " + constant_text("minus_inf", "[]", R"(["-inf"])") +
+    ", " + constant_text("lower", "[3, 3]", "[1, 0, 0, 1, 1, 0, 1, 1, 1]", "bool") + ", " +
     constant_text("upper", "[1, 1, 3, 3]", R"([0, "-inf", "-inf", 0, 0, "-inf", 0, 0, 0])") + ", " +
     constant_text("other", "[3, 3]", "[1, 0, 0, 1, 1, 0, 1, 0, 1]", "bool");
 
@@ -132,6 +132,32 @@ TEST_CASE("two conditions are one mask and the attribute") {
                                 op_text("where", R"("both", "scores", "big")", "masked"));
   CHECK(apply_keeping_values(see_attention, finite) == 1);
   CHECK_FALSE(only_node(finite, "attention").attributes.contains("causal"));
+}
+
+TEST_CASE("of masks that leave a query no key together, finite numbers stay") {
+  const std::string hidden = op_text("where", R"("keep", "zero", "big")", "made");
+  for (const std::string& nodes :
+       {op_text("where", R"("lower", "scores", "big")", "first") + ", " + hidden + ", " +
+            op_text("add", R"("first", "made")", "masked"),
+        hidden + ", " + op_text("add", R"("scores", "made")", "first") + ", " +
+            op_text("where", R"("lower", "first", "big")", "masked"),
+        op_text("where", R"("lower", "scores", "minus_inf")", "first") + ", " +
+            op_text("where", R"("keep", "first", "big")", "masked"),
+        op_text("where", R"("keep", "scores", "minus_inf")", "first") + ", " +
+            op_text("where", R"("lower", "first", "big")", "masked")}) {
+    Module module = masked_module(nodes);
+    CHECK(apply_keeping_values(see_attention, module) == 1);
+    CHECK_FALSE(only_node(module, "attention").attributes.contains("causal"));
+  }
+  // A number beside which scores still count is no bias.
+  Module near = masked_module(op_text("where", R"("lower", "scores", "near")", "first") + ", " +
+                              hidden + ", " + op_text("add", R"("first", "made")", "masked"));
+  CHECK(apply(see_attention, near) == 0);
+  // Products and tables, as of relative positions, mask nothing.
+  Module table = masked_module(op_text("where", R"("lower", "scores", "big")", "first") + ", " +
+                               op_text("add", R"("first", "eighth")", "masked"));
+  CHECK(apply_keeping_values(see_attention, table) == 1);
+  CHECK(attribute_of<bool>(only_node(table, "attention"), "causal"));
 }
 
 TEST_CASE("a soft cap stands before the masks") {

@@ -251,7 +251,8 @@ bool decompose_non_max(RewriteContext& ctx) {
   const ValueId last = ctx.emit("where", {is_row, wide, ctx.scalar(DType::i64, -1)});
   ValueId rows = ctx.emit("concat", {columns(0, 2), last}, {{"axis", int64_t{1}}});
   if (most.is_free()) {
-    rows = ctx.emit("slice", {rows}, {{"axes", Ints{0}}, {"starts", Ints{0}}, {"ends", Ints{most}}});
+    rows =
+        ctx.emit("slice", {rows}, {{"axes", Ints{0}}, {"starts", Ints{0}}, {"ends", Ints{most}}});
   }
   ctx.replace_output(0, ctx.cast(rows, index_dtype));
   if (ctx.node().outputs.size() > 1) ctx.replace_output(1, ctx.cast(found[1], index_dtype));
