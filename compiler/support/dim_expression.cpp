@@ -67,6 +67,11 @@ class Parser {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
+  static std::string may_be(const Dim& size) {
+    if (!size.is_free()) return {};
+    return ", which may be " + std::to_string(size.range().least);
+  }
+
   Dim sum(int depth) {
     Dim value = product(depth);
     for (char c = peek(); c == '+' || c == '-'; c = peek()) {
@@ -85,9 +90,10 @@ class Parser {
       ++at_;
       const Dim right = factor(depth);
       if (c == '/') {
-        if (right.is_free()) fail("divides by " + to_string(right) + ", which is free");
-        if (right <= 0) fail("divides by " + to_string(right));
-        value = floor_div(value, right.bound());
+        if (right.range().least <= 0) fail("divides by " + to_string(right) + may_be(right));
+        if (right.is_free() && value.range().least < 0)
+          fail("divides " + to_string(value) + may_be(value));
+        value = right.is_free() ? value / right : floor_div(value, right.bound());
       } else if (std::optional<Dim> product = checked_product(value, right)) {
         value = std::move(*product);
       } else {

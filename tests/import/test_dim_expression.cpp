@@ -60,6 +60,22 @@ TEST_CASE("what is no expression says why") {
     CHECK(fault_of(text).message.starts_with("is no expression of symbols at byte"));
 }
 
+TEST_CASE("a free size divides where it is never 0") {
+  const FreeSymbol any{.name = "any", .minimum = 0, .maximum = 8};
+  const FreeSymbol some{.index = 1, .name = "some", .minimum = 1, .maximum = 8};
+  const auto free_value = [&](const std::string& text) {
+    return evaluate_dim(text, [&](const std::string& name) -> std::optional<Dim> {
+      if (name != "any" && name != "some") return std::nullopt;
+      return Dim::of(name == "any" ? any : some);
+    });
+  };
+  CHECK(std::get<Dim>(free_value("(any * some) / some")) == Dim::of(any));
+  CHECK(std::get<Dim>(free_value("(some + 7) / some")).range().most == 15);
+  CHECK(std::get<DimFault>(free_value("any / any")).message == "divides by any, which may be 0");
+  CHECK(std::get<DimFault>(free_value("(any - 1) / some")).message ==
+        "divides any - 1, which may be -1");
+}
+
 TEST_CASE("graphs hold expressions where they hold dims") {
   const std::string text = R"({"rlx_graph": 1, "symbols": [{"name": "n", "max": 64}],
     "inputs": [{"name": "x", "dtype": "f32", "shape": ["n * 2", 3]}],
