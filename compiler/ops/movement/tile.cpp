@@ -15,8 +15,8 @@ constexpr double kMostRepeats = 1099511627776.0;  // 2^40, above every dim of a 
 // How often an axis of the result goes through the whole axis of x, and how often each element
 // stands in a row.
 struct Repeats {
-  int64_t outer = 1;
-  int64_t inner = 1;
+  Dim outer = 1;
+  Dim inner = 1;
 };
 using RepeatRule = std::optional<std::vector<Repeats>> (*)(NodeContext&, const Shape&);
 
@@ -29,7 +29,7 @@ std::optional<std::vector<Repeats>> tile_repeats(NodeContext& ctx, const Shape& 
     return std::nullopt;
   }
   std::vector<Repeats> repeats;
-  for (int64_t count : counts) repeats.push_back({.outer = count});
+  for (const Dim& count : counts) repeats.push_back({.outer = count});
   return repeats;
 }
 
@@ -37,7 +37,7 @@ std::optional<std::vector<Repeats>> interleave_repeats(NodeContext& ctx, const S
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return std::nullopt;
   std::vector<Repeats> repeats(shape.size());
-  repeats[static_cast<size_t>(*axis)].inner = ctx.attrs().integer("repeats");
+  repeats[static_cast<size_t>(*axis)].inner = ctx.attrs().integers("repeats").at(0);
   return repeats;
 }
 
@@ -56,12 +56,12 @@ bool infer_repeats(InferContext& ctx) {
   const auto repeats = rule(ctx, shape);
   if (!repeats) return false;
   for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t count = (*repeats)[i].outer * (*repeats)[i].inner;
+    const Dim count = (*repeats)[i].outer * (*repeats)[i].inner;
     const std::optional<Dim> size = checked_product(shape[i], count);
     if (!size) {
       return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(i) + " of " +
                                               to_string(ctx.shape(0)) + " repeated " +
-                                              std::to_string(count) + " times is too long");
+                                              to_string(count) + " times is too long");
     }
     shape[i] = *size;
   }
