@@ -432,8 +432,9 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if ((op == Op::Min || op == Op::Max) && are_same) return a;
   RLX_CHECK(!divides || b.range().least > 0, "division of " + to_string(a) + " by " + to_string(b));
   if (op == Op::Modulo && !b.is_free() && a.divides_by(b.bound())) return 0;
-  if (op == Op::Divide) {
-    if (std::optional<Dim> quotient = quotient_by_factor(a, b)) return std::move(*quotient);
+  if (divides) {
+    if (std::optional<Dim> quotient = quotient_by_factor(a, b))
+      return op == Op::Divide ? std::move(*quotient) : Dim(0);
   }
   if (op == Op::Divide && a.expression_ && a.expression_->op == Op::Multiply && !b.is_free()) {
     const Dim& left = a.expression_->a;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 #include <random>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "compiler/import/names.h"
@@ -131,8 +133,9 @@ class OpenImporter {
     for (size_t i = 0; i < symbols_.size(); ++i) {
       if (!find_range(i)) return refused(std::move(result));
     }
-    if (!try_random_bindings() || !write_expressions(*result.graph))
-      return refused(std::move(result));
+    if (!try_random_bindings()) return refused(std::move(result));
+    leave_out_ones();
+    if (!write_expressions(*result.graph)) return refused(std::move(result));
     write_symbols(*result.graph);
     return result;
   }
@@ -339,20 +342,66 @@ class OpenImporter {
     return true;
   }
 
-  // Replaces each integer that is not the same everywhere by its expression.
-  bool write_expressions(SourceGraph& graph) {
+  // The expression of a number of the graph; nullopt where there is none. The first sample's
+  // itself where it is the same everywhere.
+  std::optional<SourceDim> expression_of(size_t at) {
+    std::vector<int64_t> values;
+    for (const Sample& sample : samples_) values.push_back(sample.numbers[at]);
+    if (std::ranges::all_of(values, [&](int64_t v) { return v == values.front(); }))
+      return values.front();
+    const auto found = found_.find(values);
+    if (found != found_.end()) return found->second;
     std::vector<std::string> symbols;
     for (const OpenSymbol& symbol : symbols_) symbols.push_back(symbol.in_expression);
+    std::optional<SourceDim> expression;
+    if (auto text = fit_dim(symbols, bindings_, values)) expression = std::move(*text);
+    return found_.emplace(std::move(values), std::move(expression)).first->second;
+  }
+
+  bool has_all_expressions() {
+    for (size_t at = 0; at < samples_.front().numbers.size(); ++at) {
+      if (!expression_of(at)) return false;
+    }
+    return true;
+  }
+
+  // What a model makes of an axis of one element (a remainder, a pair of neighbours) need not
+  // follow from what it makes of longer ones: such a symbol has two at least.
+  void leave_out_ones() {
+    if (has_all_expressions()) return;
+    const auto all = std::tuple(symbols_, bindings_, samples_);
+    const auto restore = [&] {
+      std::tie(symbols_, bindings_, samples_) = all;
+      found_.clear();
+    };
+    for (size_t i = 0; i < symbols_.size(); ++i) {
+      leave_out_one(i);
+      if (has_all_expressions()) return;
+      restore();
+    }
+    for (size_t i = 0; i < symbols_.size(); ++i) leave_out_one(i);
+    if (!has_all_expressions()) restore();
+  }
+
+  void leave_out_one(size_t i) {
+    std::vector<int64_t>& values = symbols_[i].values;
+    if (values.front() != 1 || values.size() <= kFewestValues) return;
+    values.erase(values.begin());
+    for (size_t at = bindings_.size(); at-- > 1;) {
+      if (bindings_[at][i] != symbols_[i].unit) continue;
+      bindings_.erase(bindings_.begin() + static_cast<std::ptrdiff_t>(at));
+      samples_.erase(samples_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    found_.clear();
+  }
+
+  // Replaces each integer that is not the same everywhere by its expression.
+  bool write_expressions(SourceGraph& graph) {
     bool is_good = true;
     size_t at = 0;
     const auto fitted = [&](const SourceNode& node, const std::string& name,
                             int64_t number) -> SourceDim {
-      std::vector<int64_t> values;
-      for (const Sample& sample : samples_) values.push_back(sample.numbers[at]);
-      ++at;
-      if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == number; }))
-        return number;
-      if (auto text = fit_dim(symbols, bindings_, values)) return std::move(*text);
+      if (std::optional<SourceDim> dim = expression_of(at++)) return std::move(*dim);
       is_good = false;
       diagnostics_.add({.severity = Severity::Error,
                         .code = DiagCode::UnboundSymbol,
@@ -454,6 +503,8 @@ class OpenImporter {
   std::vector<Binding> bindings_;  // at which the model imports, the first one first
   std::vector<Sample> samples_;    // one for each of them; only the first has its fixed part
   std::string difference_;         // of the last binding that did not
+  // Of the values of a number at all bindings.
+  std::map<std::vector<int64_t>, std::optional<SourceDim>> found_;
   // Attributes, of one integer each, that became expressions.
   std::set<std::pair<const SourceNode*, std::string>> expressions_;
 };

@@ -45,12 +45,12 @@ bool infer_topk(InferContext& ctx) {
   if (!axis || !check_k_input(ctx)) return false;
   Shape shape = ctx.shape(0);
   Dim& length = shape[static_cast<size_t>(*axis)];
-  const int64_t k = ctx.attrs().integer("k");
-  if (k > length.range().least) {
-    return ctx.fail(DiagCode::BadAttribute, "k is " + std::to_string(k) + ", wanted at most " +
-                                                to_string(length) + ", the length of axis " +
-                                                std::to_string(*axis) +
-                                                (length.is_free() ? ", at every size" : ""));
+  const Dim k = ctx.attrs().integers("k").at(0);
+  if ((length - k).range().least < 0) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "k is " + to_string(k) + ", wanted at most " + to_string(length) +
+                        ", the length of axis " + std::to_string(*axis) +
+                        (length.is_free() || k.is_free() ? ", at every size" : ""));
   }
   length = k;
   ctx.set_output(0, {ctx.dtype(0), shape});
@@ -148,10 +148,32 @@ ValueId constant_of(RewriteContext& ctx, const char* stem, DType dtype, int64_t 
   return ctx.constant(stem, one);
 }
 
+// The first k, as many as a run says, of all in order.
+void sort_and_cut(RewriteContext& ctx, const Dim& k) {
+  Attributes attributes;
+  for (const char* name : {"axis", "nan_least", "index_dtype"}) {
+    const auto given = ctx.node().attributes.find(name);
+    if (given != ctx.node().attributes.end()) attributes.insert(*given);
+  }
+  attributes["descending"] = ctx.attrs().flag("largest");
+  const std::vector<ValueId> sorted =
+      ctx.emit_all("sort", {ctx.input(0)}, std::move(attributes), ctx.node().outputs.size());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const ValueId first = ctx.emit(
+        "slice", {sorted[i]},
+        {{"axes", Ints{ctx.attrs().integer("axis")}}, {"starts", Ints{0}}, {"ends", Ints{k}}});
+    ctx.replace_output(i, first);
+  }
+}
+
 // topk of the most that k may be, and what lies beyond k replaced. Without the input there is a
-// kernel.
+// kernel, where k is a number.
 bool decompose_topk(RewriteContext& ctx) {
-  if (ctx.input_count() < 2 || !ctx.has_input(1)) return true;
+  if (ctx.input_count() < 2 || !ctx.has_input(1)) {
+    const Dim k = ctx.attrs().integers("k").at(0);
+    if (k.is_free()) sort_and_cut(ctx, k);
+    return true;
+  }
   const TensorType type = ctx.type(ctx.node().outputs[0]);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), type.shape.size());
   if (!axis) return false;
