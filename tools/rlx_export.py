@@ -35,6 +35,8 @@ import sys
 import tempfile
 import warnings
 
+import sympy
+
 TOOLS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(TOOLS))
 try:
@@ -54,6 +56,7 @@ import rlx_export_indexing  # noqa: E402, F401
 import rlx_export_linalg  # noqa: E402, F401
 import rlx_export_nn  # noqa: E402, F401
 import rlx_export_sampling  # noqa: E402, F401
+import rlx_export_sizes  # noqa: E402
 from rlx_export_aten import HANDLERS  # noqa: E402
 from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression, known  # noqa: E402
 
@@ -90,7 +93,8 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
                 program = trace(module, args, kwargs, shapes)
             except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
                 # What it cannot prove of dynamic dims may hold all the same: assertions in the program, which Converter checks.
-                if "Constraints violated" not in str(error):
+                # An AssertionError is its own, where it tells which ranges of dynamic dims would do.
+                if "Constraints violated" not in str(error) and not (dynamic and isinstance(error, AssertionError)):
                     raise
                 program = trace(module, args, kwargs, shapes, prefer_deferred_runtime_asserts_over_guards=True)
     except Exception as error:  # noqa: BLE001
@@ -116,7 +120,8 @@ def unasked_values():
 
 
 def trace(module, args, kwargs, shapes, **options):
-    with torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), warnings.catch_warnings():
+    with (torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
+          warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 
@@ -471,6 +476,8 @@ class Converter:
         if value is None:
             return  # of a node that is refused
         condition = expression(value)
+        if isinstance(condition, sympy.Ne) and condition.rhs == 1 and not condition.lhs.is_Symbol:
+            return  # asked for strides alone: here a dimension of 1 is none apart
         rows = [(symbol, self.graph.symbols.get(symbol)) for symbol in sorted(condition.free_symbols, key=str)]
         if any(row is None for _, row in rows):
             return  # sizes that depend on data; what gives them is refused

@@ -600,10 +600,31 @@ def flip(s, x, dims):
 
 @aten("roll.default")
 def roll(s, x, shifts, dims):
+    if dims and any(known_number(shift) is None for shift in shifts):
+        return rolled(s, x, shifts, dims)
     if dims:
         return s.emit("roll", [x], shifts=list(shifts), axes=[dim % x.rank for dim in dims])
     flat = s.reshape(x, [math.prod(x.shape)])
     return s.reshape(s.emit("roll", [flat], shape=flat.shape, shifts=list(shifts), axes=[0]), list(x.shape))
+
+
+def rolled(s, x, shifts, dims):
+    """By sizes of the run: on each axis the last part before the first."""
+    for shift, dim in zip(shifts, dims):
+        axis = dim % x.rank
+        size = x.shape[axis]
+        amount = expression(shift)
+        if amount.could_extract_minus_sign():
+            amount = expression(size) + amount
+        if not amount.is_nonnegative:
+            raise Unsupported(f"a roll by {shift}, which may be of either sign")
+        at = s.dims([expression(size) - amount])[0]
+        shape = [list(x.shape) for _ in range(2)]
+        shape[0][axis], shape[1][axis] = amount, expression(size) - amount
+        last = s.emit("slice", [x], dtype=x.dtype, shape=shape[0], axes=[axis], starts=[at], ends=[END], steps=[1])
+        first = s.emit("slice", [x], dtype=x.dtype, shape=shape[1], axes=[axis], starts=[0], ends=[at], steps=[1])
+        x = s.emit("concat", [last, first], dtype=x.dtype, shape=x.shape, axis=axis)
+    return x
 
 
 @aten("tril.default", "triu.default")

@@ -58,6 +58,10 @@ def dtype_name(dtype):
 
 
 def json_number(value):
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise Unsupported(f"{value}, a number that follows from dynamic dimensions, where a graph file wants one that is known")
+    if isinstance(value, list):
+        return [json_number(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     return value
@@ -112,8 +116,15 @@ class Graph:
             return " * ".join(factors) if number.q == 1 else f"({' * '.join(factors)}) / {number.q}"
         if value.is_Pow and value.exp.is_Integer and value.exp > 0:
             return " * ".join([inner(value.base)] * int(value.exp))
-        if type(value).__name__ in ("FloorDiv", "CleanDiv"):
+        kind = type(value).__name__
+        if kind in ("FloorDiv", "CleanDiv"):
             return " / ".join(inner(part) for part in value.args)
+        if kind in ("Mod", "PythonMod") and value.args[1].is_Integer and value.args[1] > 0:
+            number, divisor = value.args
+            if not number.could_extract_minus_sign():
+                return f"{inner(number)} - ({inner(number)} / {divisor}) * {divisor}"
+            # What is missing to a whole multiple.
+            return f"(({inner(-number)} + {divisor - 1}) / {divisor}) * {divisor} - {inner(-number)}"
         raise Unsupported(f"{what} has the dimension {self.text(value)}, which a graph file cannot express")
 
     def text(self, value):
@@ -270,9 +281,30 @@ class Scope:
         return self.graph.splat(float(value) if dtype.is_floating_point else int(value), dtype)
 
     def symbol_value(self, value):
-        """An expression of symbols as a tensor: the size of a tensor of that many elements, which is never made."""
+        """An expression of symbols as a tensor of i64, or f32 where it is no whole number."""
+        return self.real_value(expression(value)) if isinstance(value, torch.SymFloat) else self.size_value(value)
+
+    def size_value(self, value):
+        """The size of a tensor of that many elements, which is never made."""
         counted = self.emit("fill", [], dtype=torch.uint8, shape=[value], shape_=self.dims([value]), dtype_="u8")
         return self.emit("size_of", [counted], dtype=torch.int64, shape=())
+
+    def real_value(self, value):
+        kind, real = type(value).__name__, torch.float32
+        if value.is_Number:
+            return self.graph.splat(float(value), real)
+        if kind == "ToFloat" or value in self.graph.symbols:
+            return self.cast(self.size_value(value.args[0] if kind == "ToFloat" else value), real)
+        op = {"Add": "add", "Mul": "mul", "FloatPow": "pow", "Pow": "pow", "IntTrueDiv": "div", "FloatTrueDiv": "div",
+              "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_exp": "exp", "OpaqueUnaryFn_log": "log"}.get(kind)
+        if op is None:
+            raise Unsupported(f"the number {self.graph.text(value)}, which a graph file cannot express")
+        first, *rest = (self.real_value(part) for part in value.args)
+        if not rest:
+            return self.emit(op, [first], dtype=real, shape=())
+        for part in rest:
+            first = self.emit(op, [first, part], dtype=real, shape=())
+        return first
 
     def reshape(self, x, shape):
         if len(shape) == x.rank and all(same(a, b) for a, b in zip(shape, x.shape)):

@@ -192,19 +192,19 @@ def projected_lstm(s, input, hx, params, has_biases, num_layers, dropout, train,
     return [x, *(states[0] if len(states) == 1 else joined(s, states, 0) for states in (hidden, cell))]
 
 
-@aten("lstm.input")
+@aten("lstm.input", "rlx.lstm.default")
 def lstm(s, input, hx, params, **arguments):
     if hx[0].shape[-1] != hx[1].shape[-1]:
         return projected_lstm(s, input, hx, params, **arguments)
     return recurrent(s, "lstm", input, hx, params, **arguments)
 
 
-@aten("gru.input")
+@aten("gru.input", "rlx.gru.default")
 def gru(s, input, hx, **arguments):
     return recurrent(s, "gru", input, [hx], **arguments)
 
 
-@aten("rnn_tanh.input", "rnn_relu.input")
+@aten("rnn_tanh.input", "rnn_relu.input", "rlx.rnn_tanh.default", "rlx.rnn_relu.default")
 def rnn(s, input, hx, **arguments):
     return recurrent(s, "rnn", input, [hx], activation="relu" if "relu" in str(s.node.target) else "tanh", **arguments)
 

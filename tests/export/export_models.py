@@ -592,6 +592,21 @@ class Dynamic(nn.Module):
                 y.new_ones(batch, 3), changed, F.pad(x, (0, 0, 1, 2)), x.repeat(1, 2, 1)[:, seq + 1:])
 
 
+class AnyLength(nn.Module):
+    """What asks PyTorch for a length as it traces, and gives the same at any."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(8, 6, num_layers=2, batch_first=True)
+        self.gru = nn.GRU(8, 5, bidirectional=True, batch_first=True)
+
+    def forward(self, x):  # [batch, seq, 8]
+        seq = x.shape[1]
+        padded = F.pad(x, (0, 0, 0, -seq % 4))
+        return (*self.lstm(x)[0].split(3, 2), self.gru(x)[1], padded, x.roll(seq // 2, 1), F.avg_pool1d(x.transpose(1, 2), 2),
+                x / seq ** 0.5, x.roll(-1, 1), x[:, : seq // 2])
+
+
 class Chosen(nn.Module):
     """Results that are as long as the data decide, and what goes on behind them."""
 

@@ -10,6 +10,7 @@ Exits 77, which counts as skipped, where PyTorch or a device is missing.
 import argparse
 import copy
 import importlib.util
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -101,6 +102,8 @@ CASES = {
     "dynamic": lambda: fixed(models.Dynamic, floats(2, 5, 8), floats(2, 8),
                              dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 4, 40)}, "y": {0: ("batch", 1, 16)}},
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
+    "any_length": lambda: fixed(models.AnyLength, floats(2, 6, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 2, 40)}},
+                                other=(floats(3, 9, 8),), bind={"batch": (2, 3), "seq": (6, 9)}),
 }
 
 
@@ -186,9 +189,8 @@ def check(case, name, args, folder):
         if "precision" in case:
             inputs = tuple(rlx_export.to_float(value, rlx_export.FLOATS[case["precision"]]) for value in inputs)
         wanted = expected(module, inputs)
-        dims = [word for key, values in case.get("bind", {}).items() for word in ("--dim", f"{key}={values[size]}")]
         files = save(folder, names, inputs)
-        for target in args.targets:
+        for target, dims in itertools.product(args.targets, bindings_of(case, size)):
             plan = folder / f"{name}.{target}.plan"
             architecture = ["--arch", args.arch] if target == "cuda" and args.arch else []
             call([args.build_bin / "rlxc", model, "-o", plan, "--target", target, "-q", *dims, *architecture, *keep])
@@ -204,6 +206,15 @@ def check(case, name, args, folder):
                 assert isinstance(ratio, float) and ratio <= 1, f"{output} on {target}: {ratio}"
                 worst = max(worst, ratio)
     return worst
+
+
+def bindings_of(case, size):
+    """The options of a plan for the dynamic dims of these inputs alone, and of one for all of them."""
+    if "bind" not in case:
+        return [[]]
+    fixed_dims = [word for key, values in case["bind"].items() for word in ("--dim", f"{key}={values[size]}")]
+    ranges = {row[0]: ":".join(map(str, row[1:])) for axes in case["dynamic"].values() for row in axes.values()}
+    return [fixed_dims, [word for key, values in ranges.items() for word in ("--dim", f"{key}={values}")]]
 
 
 def expected(module, inputs):
