@@ -298,6 +298,22 @@ std::optional<Dim> quotient_by_factor(const Dim& a, const Dim& b) {
   return of_right ? std::optional<Dim>(expression->a * *of_right) : std::nullopt;
 }
 
+// x of a + (x - a), (x - a) + a, (x + a) - a and (a + x) - a; nullopt of others.
+std::optional<Dim> what_is_left(Dim::Op op, const Dim& a, const Dim& b) {
+  const auto are_same = [](const Dim& x, const Dim& y) {
+    return x.is_free() && y.is_free() && x == y && !has_requirement(x) && !has_requirement(y);
+  };
+  const Dim::Expression* left = a.expression();
+  const Dim::Expression* right = b.expression();
+  if (left == nullptr || right == nullptr) return std::nullopt;
+  if (op == Dim::Op::Add && right->op == Dim::Op::Subtract && are_same(right->b, a))
+    return right->a;
+  if (op == Dim::Op::Add && left->op == Dim::Op::Subtract && are_same(left->b, b)) return left->a;
+  if (op != Dim::Op::Subtract || left->op != Dim::Op::Add) return std::nullopt;
+  if (are_same(left->b, b)) return left->a;
+  return are_same(left->a, b) ? std::optional(left->b) : std::nullopt;
+}
+
 // The only symbol of both, where there is one and it has not too many values to try.
 std::optional<FreeSymbol> only_symbol(const Dim& a, const Dim& b) {
   constexpr int64_t kMostValues = 1024;
@@ -424,6 +440,7 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (const Expression* taken = b.expression();
       op == Op::Subtract && is_number(a, 0) && taken != nullptr && taken->op == Op::Subtract)
     return combine(Op::Subtract, taken->b, taken->a);
+  if (std::optional<Dim> left = what_is_left(op, a, b)) return std::move(*left);
   if (op == Op::Multiply && is_negative(b)) return combine(Op::Subtract, 0, a * -b.bound_);
   if (op == Op::Multiply && is_negative(a)) return combine(Op::Subtract, 0, b * -a.bound_);
   if (op == Op::Multiply && negated(a) != nullptr) return combine(Op::Subtract, 0, *negated(a) * b);

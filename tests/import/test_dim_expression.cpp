@@ -71,6 +71,8 @@ TEST_CASE("a free size divides where it is never 0") {
   };
   CHECK(std::get<Dim>(free_value("(any * some) / some")) == Dim::of(any));
   CHECK(std::get<Dim>(free_value("(some + 7) / some")).range().most == 15);
+  CHECK(std::get<Dim>(free_value("some + ((some + 3) / 4 * 4 - some)")).divides_by(4));
+  CHECK(std::get<Dim>(free_value("(any + some) - any")) == Dim::of(some));
   CHECK(std::get<DimFault>(free_value("any / any")).message == "divides by any, which may be 0");
   CHECK(std::get<DimFault>(free_value("(any - 1) / some")).message ==
         "divides any - 1, which may be -1");
