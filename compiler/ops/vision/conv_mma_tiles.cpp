@@ -81,8 +81,6 @@ constexpr std::array kSplitTiles = {
 constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
 // Of the multiprocessors, which clusters of more than two do not fill.
 constexpr double kUnfilled = 0.09;
-// What warpgroups leave out shows where fewer products are added (lib/split_f32.cuh).
-constexpr int64_t kLeastPartsDepth = 192;
 // Of a wave: these tiles start where others end. Of few waves one more takes its time, whoever
 // starts.
 constexpr double kOverhang = 0.1;
@@ -200,10 +198,28 @@ std::string ConvTiling::text() const {
   return text + ", " + std::to_string(groups) + " workgroups";
 }
 
+int64_t conv_steps(const ConvProduct& product, int64_t split) {
+  return ceil_div(ceil_div(product.k * product.element_bytes, kStepBytes), split);
+}
+
+ConvTiling shared_tiling(const ConvProduct& product, ConvTiling tiling, const DeviceModel& device) {
+  constexpr int64_t kFewSteps = 2;  // a ring holds them as they are
+  const int64_t steps = conv_steps(product, tiling.split);
+  if (tiling.split == 1 && steps <= kFewSteps) return tiling;
+  if (product.in_parts) {
+    tiling.stages = kSplitTiles.at(tiling.row).stages;
+  } else if (tiling.tile.by_groups) {
+    tiling.stages = kGroupTiles.at(tiling.row).stages;
+  } else {
+    const bool few = steps <= kMaxStages / 2;
+    tiling.stages = stages_for(tiling.tile, few ? kMaxStages / 2 : kMaxStages, device);
+  }
+  return tiling;
+}
+
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device) {
-  const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
-  const int64_t steps = ceil_div(all_steps, tiling.split);
+  const int64_t steps = conv_steps(product, tiling.split);
   if (product.in_parts) return estimate(product, kSplitTiles.at(tiling.row), tiling, steps, device);
   return tiling.tile.by_groups
              ? estimate(product, kGroupTiles.at(tiling.row), tiling, steps, device)
