@@ -193,9 +193,7 @@ std::optional<Program> lower_entry(const TargetBuild& build, const Graph& graph,
                                    Diagnostics& diagnostics, std::vector<StepRegion>& regions) {
   auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
   if (!program || !options.share_kernels) return program;
-  const FormTable shared_forms = forms_with_few_kernels(program->shared_choices);
   lowering.offers_words = true;
-  lowering.shared_forms = &shared_forms;
   std::vector<StepRegion> same_regions;
   const auto worded = lower_entry(build.module, graph, lowering, diagnostics, &same_regions);
   RLX_CHECK(worded.has_value(), "a graph that lowers with sizes as words too");

@@ -251,8 +251,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<BufferId> inputs;   // in the order of the entry's inputs
   std::vector<BufferId> outputs;  // in the order of the entry's outputs, all distinct Io buffers
-  std::vector<FormChoice> form_choices = {};      // that its lowering met, in order
-  std::vector<SharedChoice> shared_choices = {};  // of those, what may share kernels
+  std::vector<FormChoice> form_choices = {};  // that its lowering met, in order
 
   std::unordered_map<size_t, std::vector<KernelInstanceId>> kernels_by_hash = {};  // of `kernels`
 

@@ -3,8 +3,6 @@
 #include "compiler/lower/lower.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <set>
 #include <span>
 #include <string>
@@ -92,20 +90,12 @@ void forget_alternatives(Program& program) {
   for (Step& step : program.steps) step.alternatives.clear();
 }
 
-// The steps of a node some of whose forms were measured, or are shared, say so.
-void tell_of_choices(Program& program, size_t first_step, size_t first_choice) {
-  const auto tell = [&](const std::string& what) {
-    for (Step& step : std::span(program.steps).subspan(first_step))
-      step.reason += (step.reason.empty() ? "" : ", ") + what;
-  };
+// The steps of a node some of whose forms were measured say so.
+void tell_of_tuning(Program& program, size_t first_step, size_t first_choice) {
   const auto choices = std::span(program.form_choices).subspan(first_choice);
-  if (std::ranges::any_of(choices, &FormChoice::is_tuned)) tell("as tuned");
-  double share_cost = 1;
-  for (const FormChoice& choice : choices) share_cost = std::max(share_cost, choice.share_cost);
-  if (share_cost == 1) return;
-  std::array<char, 16> percent{};
-  std::snprintf(percent.data(), percent.size(), "%.1f", 100 * (share_cost - 1));
-  tell(std::string(percent.data()) + " % behind the fastest form, so that steps share a kernel");
+  if (std::ranges::none_of(choices, &FormChoice::is_tuned)) return;
+  for (Step& step : std::span(program.steps).subspan(first_step))
+    step.reason += (step.reason.empty() ? "" : ", ") + std::string("as tuned");
 }
 
 }  // namespace
@@ -127,7 +117,7 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
   RLX_CHECK(unread.empty(), "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " +
                                 unread.front());
   for (ValueId output : node.outputs) state.ref(output);
-  tell_of_choices(ctx.program(), first_step, first_choice);
+  tell_of_tuning(ctx.program(), first_step, first_choice);
   return true;
 }
 

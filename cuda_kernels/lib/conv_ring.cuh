@@ -12,7 +12,7 @@
 // 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
 // further slots; low * low is left out.
 // RLX_WORDS 1: channels, filters and what follows from them are words too, by which convolutions of several shapes share the code. It is told
-// what it can no longer see (RLX_WHOLE of steps and tiles of filters, RLX_WHOLE_UNITS, RLX_TAPS_FIRST; RLX_LEAST_DEPTH, which K is not below; RLX_RESIDENT, the number of
+// what it can no longer see (RLX_WHOLE_DEPTH, RLX_WHOLE_FILTERS, RLX_WHOLE_UNITS, RLX_TAPS_FIRST; RLX_LEAST_DEPTH, which K is not below; RLX_RESIDENT, the number of
 // steps where the ring is to hold all of them, else 0; RLX_ACTIVATES, where defined a word that is 0 where the activation is not applied) and divides by RLX_INVERSE_PIXELS, _OUT_W, _CHANNELS, _TILES_N (rlx_quotient).
 // Grid: tiles of filters fastest, then bundles, then tiles of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
@@ -74,8 +74,8 @@ constexpr int kAhead = kResident ? kResidentSteps : kStages - kBehind;
 // What needs no test: steps beyond K, filters beyond the last, taps in the pads. And what of order depends on K: whether few products are
 // added in all, whether a step's channels are of one tap.
 #if RLX_WORDS
-constexpr bool kWholeDepth = RLX_WHOLE;
-constexpr bool kWholeFilters = RLX_WHOLE;
+constexpr bool kWholeDepth = RLX_WHOLE_DEPTH;
+constexpr bool kWholeFilters = RLX_WHOLE_FILTERS;
 constexpr bool kFewDepth = RLX_LEAST_DEPTH < RLX_SPLIT_FEW_PRODUCTS;
 constexpr bool kWholeTaps = RLX_TAPS_FIRST;
 #else

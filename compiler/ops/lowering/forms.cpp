@@ -65,22 +65,6 @@ std::vector<TimedForm> close_forms(const std::vector<TimedForm>& forms, size_t b
   return close;
 }
 
-// Times beyond this factor of the best one's are too much for a kernel less.
-constexpr double kSharedFactor = 1.25;
-
-SharedChoice shared_choice(const std::string& key, const std::vector<TimedForm>& forms,
-                           size_t taken, bool is_tuned) {
-  SharedChoice choice{.key = key};
-  for (size_t i = 0; i < forms.size(); ++i) {
-    const bool is_close =
-        !is_tuned && forms[i].microseconds <= kSharedFactor * forms[taken].microseconds;
-    if (i != taken && (!is_close || forms[i].kernel.empty())) continue;
-    if (i == taken) choice.taken = choice.forms.size();
-    choice.forms.push_back(forms[i]);
-  }
-  return choice;
-}
-
 }  // namespace
 
 size_t take_form(LowerContext& ctx, std::string_view chooser, const std::vector<TimedForm>& forms,
@@ -94,19 +78,11 @@ size_t take_form(LowerContext& ctx, std::string_view chooser, const std::vector<
                     .chooser = std::string(chooser),
                     .close = close_forms(forms, best)};
   size_t taken = best;
-  const std::string key = choice.key();
-  const auto find_form = [&](const std::string* name) {
-    if (name == nullptr) return false;
-    const auto named = std::ranges::find(forms, *name, &TimedForm::name);
-    if (named == forms.end()) return false;
-    taken = static_cast<size_t>(named - forms.begin());
-    return true;
-  };
-  choice.is_tuned = find_form(ctx.tuned_form(key));
-  if (!choice.is_tuned && find_form(ctx.shared_form(key)))
-    choice.share_cost = forms[taken].microseconds / forms[best].microseconds;
-  if (!forms[taken].kernel.empty())
-    ctx.program().shared_choices.push_back(shared_choice(key, forms, taken, choice.is_tuned));
+  if (const std::string* tuned = ctx.tuned_form(choice.key())) {
+    const auto named = std::ranges::find(forms, *tuned, &TimedForm::name);
+    choice.is_tuned = named != forms.end();
+    if (choice.is_tuned) taken = static_cast<size_t>(named - forms.begin());
+  }
   if (choice.close.size() < 2 && !choice.is_tuned) return best;
   choice.taken = forms[taken].name;
   ctx.program().form_choices.push_back(std::move(choice));

@@ -11,18 +11,16 @@
 
 namespace rlx {
 
-// Which of the forms a node gets: the one that the table of tuned forms names, or the one by which
-// steps share a kernel, or else forms[best].
+// Which of the forms a node gets: the one that the table of tuned forms names, or else forms[best].
 // The program notes the choice, where there is one, with the forms that are close to the best. A
 // chooser's name tells apart what the lowering of one node chooses.
 size_t take_form(LowerContext& ctx, std::string_view chooser, const std::vector<TimedForm>& forms,
                  size_t best);
 
-// The same of candidates at several sizes (least_excess). kernel_of(candidate): TimedForm::kernel.
-template <typename Candidate, typename KernelOf>
+// The same of candidates at several sizes (least_excess).
+template <typename Candidate>
 Candidate take_form(LowerContext& ctx, std::string_view chooser,
-                    const std::vector<std::vector<Candidate>>& candidates,
-                    const KernelOf& kernel_of) {
+                    const std::vector<std::vector<Candidate>>& candidates) {
   const Candidate& best =
       least_excess(candidates, [](const Candidate& candidate) { return candidate.microseconds; });
   std::vector<TimedForm> forms;
@@ -30,18 +28,9 @@ Candidate take_form(LowerContext& ctx, std::string_view chooser,
   for (const std::vector<Candidate>& at_sizes : candidates) {
     const Candidate& candidate = at_sizes.front();
     if (&candidate == &best) best_index = forms.size();
-    forms.push_back({.name = candidate.text(),
-                     .microseconds = candidate.microseconds,
-                     .kernel = kernel_of(candidate)});
+    forms.push_back({.name = candidate.text(), .microseconds = candidate.microseconds});
   }
   return candidates.at(take_form(ctx, chooser, forms, best_index)).front();
-}
-
-// The same where no other step shares a kernel.
-template <typename Candidate>
-Candidate take_form(LowerContext& ctx, std::string_view chooser,
-                    const std::vector<std::vector<Candidate>>& candidates) {
-  return take_form(ctx, chooser, candidates, [](const Candidate&) { return std::string(); });
 }
 
 // The same of candidates at one size.

@@ -304,22 +304,10 @@ bool OfferContext::is_preferred(std::string_view offer) const {
   return names_offer(options_.prefer, offer);
 }
 
-namespace {
-
-const std::string* form_in(const FormTable* table, const std::string& key) {
-  if (table == nullptr) return nullptr;
-  const auto found = table->find(key);
-  return found == table->end() ? nullptr : &found->second;
-}
-
-}  // namespace
-
 const std::string* OfferContext::tuned_form(const std::string& key) const {
-  return form_in(options_.tuned, key);
-}
-
-const std::string* OfferContext::shared_form(const std::string& key) const {
-  return form_in(options_.shared_forms, key);
+  if (options_.tuned == nullptr) return nullptr;
+  const auto found = options_.tuned->find(key);
+  return found == options_.tuned->end() ? nullptr : &found->second;
 }
 
 Segment OfferContext::segment_of(const TensorRef& ref) const {

@@ -40,8 +40,6 @@ struct LowerOptions {
   bool runs_once = false;
   // Sizes are words wherever that costs a run little, for lower/share_kernels.h to choose from.
   bool offers_words = false;
-  // The forms by which steps share kernels; what a tuner found goes first. nullptr: none.
-  const FormTable* shared_forms = nullptr;
 };
 
 // What kernels are chosen by: the target, and how tensors lie.
@@ -64,8 +62,6 @@ class OfferContext {
   [[nodiscard]] bool runs_once() const { return options_.runs_once; }
   // What the table of tuned forms says of FormChoice::key(), or nullptr.
   [[nodiscard]] const std::string* tuned_form(const std::string& key) const;
-  // The same of the forms by which steps share kernels.
-  [[nodiscard]] const std::string* shared_form(const std::string& key) const;
   // True for the name of an offer, and of all forms of a kernel, that the user left out.
   [[nodiscard]] bool is_left_out(std::string_view offer) const;
   // The same of what the user prefers.

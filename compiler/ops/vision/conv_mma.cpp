@@ -204,30 +204,25 @@ std::optional<RingInverses> ring_inverses(const Convolution& conv, const Operand
 
 // What lib/conv_ring.cuh is told of words that it does not know; RLX_WORDS.
 struct RingFacts {
-  int64_t resident = 0;   // steps
-  bool is_whole = false;  // steps and tiles of filters
+  int64_t resident = 0;  // steps
+  bool has_whole_depth = false;
+  bool has_whole_filters = false;
   bool has_whole_units = false;
   bool goes_taps_first = false;
   int64_t least_depth = 0;
-
-  [[nodiscard]] std::string text() const {
-    std::string text;
-    for (const int64_t fact : {resident, int64_t{is_whole}, int64_t{has_whole_units},
-                               int64_t{goes_taps_first}, least_depth})
-      text += " " + std::to_string(fact);
-    return text;
-  }
 };
 
 RingFacts ring_facts(const Convolution& conv, const Operands& operands, const ConvTiling& tiling,
-                     const ConvProduct& product) {
+                     const ConvProduct& product, const DeviceModel& device) {
+  const bool is_tested = is_almost_alone(tiling, device);
   const int64_t step = kStepBytes / product.element_bytes;
   const int64_t unit = kWidestAccessBytes / product.element_bytes;
   const int64_t steps = conv_steps(product, tiling.split);
   int64_t pitches = pixel_pitch(operands.y)->bound();
   if (operands.residual) pitches |= pixel_pitch(*operands.residual)->bound();
-  return {.resident = tiling.split == 1 && steps == tiling.stages ? steps : 0,
-          .is_whole = product.k % (step * tiling.split) == 0 && product.n % tiling.tile.tile_n == 0,
+  return {.resident = steps <= kFewConvSteps ? steps : 0,
+          .has_whole_depth = !is_tested && product.k % (step * tiling.split) == 0,
+          .has_whole_filters = !is_tested && product.n % tiling.tile.tile_n == 0,
           .has_whole_units = (product.n | pitches) % unit == 0,
           .goes_taps_first =
               tiling.tile.by_groups && conv.window.taps() > 1 && conv.group_in.divides_by(step),
@@ -235,43 +230,18 @@ RingFacts ring_facts(const Convolution& conv, const Operands& operands, const Co
 }
 
 // What applies the activation; empty for none. A convolution without one, where nothing is added
-// either, shares that of those before it, to which a word says whether it is applied.
+// either, shares that of those before it, to which a word says whether it is applied; short ones do
+// not wait for more than it takes.
 std::string shared_epilogue(const Program& program, const Convolution& conv,
-                            const Operands& operands) {
+                            const Operands& operands, const RingFacts& facts) {
   if (!conv.activation.none()) return activation_source(conv.activation, DType::f32);
-  if (operands.residual) return {};
+  if (operands.residual || facts.resident > 0) return {};
   for (const Specialization& kernel : program.kernels) {
     const auto epilogue = kernel.generated.find("generated/" + std::string(kEpilogue));
     if (kernel.kernel == KernelId::conv_mma && epilogue != kernel.generated.end())
       return epilogue->second;
   }
   return {};
-}
-
-// All but the form that tells apart the kernels of convolutions whose sizes are words.
-std::string ring_text(const Program& program, const Convolution& conv, const Operands& operands) {
-  std::string text(name_of(conv.x.dtype()));
-  text += " " + std::string(name_of(conv.y.dtype()));
-  for (const size_t d : {1, 2})
-    text +=
-        " " + std::to_string(conv.window.kernel[d]) + "/" + std::to_string(conv.window.dilation[d]);
-  text += has_no_pads(conv.window) ? " no pads" : "";
-  text += operands.residual ? " residual" : "";
-  if (operands.bias) text += " bias " + std::string(name_of(operands.bias->dtype()));
-  return text + shared_epilogue(program, conv, operands);
-}
-
-// The kernel of a tiling, as steps may share it; empty where sizes cannot be words.
-std::string shared_kernel(LowerContext& ctx, const Convolution& conv, const Operands& operands,
-                          const ConvTiling& tiling, const ConvProduct& product) {
-  if (!ring_inverses(conv, operands, tiling)) return {};
-  const ConvTiling shared = shared_tiling(product, tiling, ctx.device());
-  const ConvTile& tile = shared.tile;
-  std::string text = ring_text(ctx.program(), conv, operands);
-  for (const int64_t number : {tile.tile_m, tile.tile_n, tile.warps_m, tile.warps_n, tile.warps_k,
-                               int64_t{tile.by_groups}, shared.stages, shared.split})
-    text += " " + std::to_string(number);
-  return text + ring_facts(conv, operands, shared, product).text();
 }
 
 // Defines as words what else are numbers, but for the window. The operands are then what the
@@ -312,7 +282,7 @@ Operands define_words(DispatchBuilder<ConvMmaParams>& dispatch, const Convolutio
   reach.w = reached(operands.w, filters * window.taps() * channels - 1);
   if (operands.bias) reach.bias = reached(*operands.bias, filters - 1);
   reach.y = reached(operands.y, reach_of(rows, y_pitch) + filters - 1);
-  if (!operands.residual && !epilogue.empty()) {
+  if (!operands.residual && facts.resident == 0 && !epilogue.empty()) {
     word("RLX_ACTIVATES", conv.activation.none() ? 0 : 1);
     dispatch.define("RLX_ACTIVATION", 1).generated(kEpilogue, epilogue);
   }
@@ -322,7 +292,8 @@ Operands define_words(DispatchBuilder<ConvMmaParams>& dispatch, const Convolutio
   }
   dispatch.define("RLX_WORDS", 1)
       .define("RLX_RESIDENT", facts.resident)
-      .define("RLX_WHOLE", facts.is_whole ? 1 : 0)
+      .define("RLX_WHOLE_DEPTH", facts.has_whole_depth ? 1 : 0)
+      .define("RLX_WHOLE_FILTERS", facts.has_whole_filters ? 1 : 0)
       .define("RLX_WHOLE_UNITS", facts.has_whole_units ? 1 : 0)
       .define("RLX_TAPS_FIRST", facts.goes_taps_first ? 1 : 0)
       .define("RLX_LEAST_DEPTH", facts.least_depth);
@@ -339,13 +310,14 @@ Operands define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx
   if (conv.groups > 1)
     dispatch.define("RLX_BUNDLES", conv.groups / bundled).define("RLX_BUNDLED", bundled);
   const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
-  ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()),
-                                [&](const ConvTiling& each) {
-                                  return shared_kernel(ctx, conv, operands, each, sizes.front());
-                                });
+  ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()));
   std::optional<RingInverses> inverses;
-  if (ctx.word_use() >= WordUse::ForShared) inverses = ring_inverses(conv, operands, tiling);
-  if (inverses) tiling = shared_tiling(sizes.front(), tiling, ctx.device());
+  const auto shared = shared_tiling(sizes.front(), tiling, ctx.device());
+  // Warps multiply for so short a time that the address of a tap by words is up to a quarter of it.
+  const bool pays = tiling.tile.by_groups || conv.window.taps() == 1;
+  if (shared && pays && ctx.word_use() >= WordUse::ForShared)
+    inverses = ring_inverses(conv, operands, *shared);
+  if (inverses) tiling = *shared;
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
@@ -357,9 +329,9 @@ Operands define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx
       .reason("tensor cores, channels last: " + bundles_text(conv) + tiling.text() +
               (inverses ? ", sizes as words" : ""));
   if (!inverses) return operands;
-  return define_words(dispatch, conv, operands, *inverses,
-                      ring_facts(conv, operands, tiling, sizes.front()),
-                      shared_epilogue(ctx.program(), conv, operands));
+  const RingFacts facts = ring_facts(conv, operands, tiling, sizes.front(), ctx.device());
+  return define_words(dispatch, conv, operands, *inverses, facts,
+                      shared_epilogue(ctx.program(), conv, operands, facts));
 }
 
 // As many as tiling.groups at the largest sizes, no more than there are tiles at others.

@@ -202,15 +202,20 @@ int64_t conv_steps(const ConvProduct& product, int64_t split) {
   return ceil_div(ceil_div(product.k * product.element_bytes, kStepBytes), split);
 }
 
-ConvTiling shared_tiling(const ConvProduct& product, ConvTiling tiling, const DeviceModel& device) {
-  constexpr int64_t kFewSteps = 2;  // a ring holds them as they are
+bool is_almost_alone(const ConvTiling& tiling, const DeviceModel& device) {
+  return !tiling.tile.by_groups && 4 * tiling.groups <= device.multiprocessors;
+}
+
+std::optional<ConvTiling> shared_tiling(const ConvProduct& product, ConvTiling tiling,
+                                        const DeviceModel& device) {
   const int64_t steps = conv_steps(product, tiling.split);
-  if (tiling.split == 1 && steps <= kFewSteps) return tiling;
-  if (product.in_parts) {
-    tiling.stages = kSplitTiles.at(tiling.row).stages;
-  } else if (tiling.tile.by_groups) {
-    tiling.stages = kGroupTiles.at(tiling.row).stages;
-  } else {
+  if (steps <= kFewConvSteps) {
+    // f32 in parts fills registers so far that a few more are a workgroup less. Architectures
+    // without clusters go through the steps of all of one by a ring, which has two slots or more.
+    const bool fits = !product.in_parts && (tiling.split == 1 || steps == kFewConvSteps);
+    return fits ? std::optional(tiling) : std::nullopt;
+  }
+  if (is_almost_alone(tiling, device) && !product.in_parts) {
     const bool few = steps <= kMaxStages / 2;
     tiling.stages = stages_for(tiling.tile, few ? kMaxStages / 2 : kMaxStages, device);
   }
