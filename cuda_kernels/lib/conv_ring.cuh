@@ -11,9 +11,10 @@
 // its filters; RLX_WARPS_K is 1. There the ring may take up to 227 KiB; elsewhere it has as many of the RLX_STAGES slots as fit into
 // 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
 // further slots; low * low is left out.
-// RLX_WORDS 1: channels, filters and what follows from them are words too, by which convolutions of several shapes share the code. It is told
-// what it can no longer see (RLX_WHOLE_DEPTH, RLX_WHOLE_FILTERS, RLX_WHOLE_UNITS, RLX_TAPS_FIRST; RLX_LEAST_DEPTH, which K is not below; RLX_RESIDENT, the number of
-// steps where the ring is to hold all of them, else 0; RLX_ACTIVATES, where defined a word that is 0 where the activation is not applied) and divides by RLX_INVERSE_PIXELS, _OUT_W, _CHANNELS, _TILES_N (rlx_quotient).
+// RLX_WORDS 1: channels, filters and what follows from them are words too, by which convolutions of several shapes share the code. It is
+// told what it can no longer see: RLX_WHOLE_DEPTH, RLX_WHOLE_FILTERS, RLX_WHOLE_UNITS, RLX_TAPS_FIRST; RLX_LEAST_DEPTH, which K is not
+// below; RLX_RESIDENT, the number of steps where the ring is to hold all of them, else 0; RLX_ACTIVATES, where defined a word that is 0
+// where the activation is not applied. It divides by RLX_INVERSE_PIXELS, _OUT_W, _CHANNELS, _TILES_N (rlx_quotient).
 // Grid: tiles of filters fastest, then bundles, then tiles of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
 #define RLX_LIB_CONV_RING_CUH
