@@ -10,6 +10,7 @@
 #include "compiler/ops/vision/conv_mma_tiles.h"
 #include "compiler/ops/vision/conv_rows.h"
 #include "compiler/support/sampled_sizes.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
