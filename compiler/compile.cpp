@@ -16,6 +16,7 @@
 #include "compiler/ir/merge_weights.h"
 #include "compiler/lower/lower.h"
 #include "compiler/lower/schedule.h"
+#include "compiler/lower/share_kernels.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/recompute.h"
 #include "compiler/support/check.h"
@@ -186,6 +187,20 @@ const TunedTarget* tuned_target(const CompileOptions& options, std::string_view 
   return tuned == options.tuned.end() ? nullptr : &*tuned;
 }
 
+// With kernels that steps share, where the options say so; nullopt where anything was reported.
+std::optional<Program> lower_entry(const TargetBuild& build, const Graph& graph,
+                                   const CompileOptions& options, LowerOptions lowering,
+                                   Diagnostics& diagnostics, std::vector<StepRegion>& regions) {
+  auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
+  if (!program || !options.share_kernels) return program;
+  lowering.offers_words = true;
+  std::vector<StepRegion> same_regions;
+  const auto worded = lower_entry(build.module, graph, lowering, diagnostics, &same_regions);
+  RLX_CHECK(worded.has_value(), "a graph that lowers with sizes as words too");
+  share_kernels(*program, *worded);
+  return program;
+}
+
 bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
   const TunedTarget* tuned = tuned_target(options, build.target->name);
   const LowerOptions lowering{.target = build.target.get(),
@@ -197,7 +212,7 @@ bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagn
                               .tuned = tuned == nullptr ? nullptr : &tuned->forms};
   for (const Graph& graph : build.module.entries) {
     std::vector<StepRegion>& regions = build.regions.emplace_back();
-    auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
+    auto program = lower_entry(build, graph, options, lowering, diagnostics, regions);
     if (program) build.programs.push_back(std::move(*program));
   }
   if (diagnostics.has_errors()) return false;

@@ -55,6 +55,8 @@ struct CompileOptions {
   // Cheap results that would wait over the arena's peak are computed again behind it: less memory,
   // more time.
   bool recompute = false;
+  // Steps run one kernel, to which sizes are parameters, where else each shape would have its own.
+  bool share_kernels = true;
   bool in_place = true;  // results may take over the bytes of inputs that die
   bool serial = false;   // a barrier behind each step
   bool debug_section = true;

@@ -8,7 +8,7 @@
 //   both are weights.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_WARPS_M, RLX_WARPS_N, RLX_WARPS_K, RLX_STAGES, RLX_SPLIT; RLX_IMAGES, RLX_CHANNELS,
 //   RLX_FILTERS; window as in conv_window.h (H and W), RLX_NO_PADS 1: no tap of it lies in a pad; images, sizes of an image and strides
-//   may be free sizes; storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
+//   may be free sizes; RLX_WORDS as lib/conv_ring.cuh has it; storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
 //   RLX_TF32, where x is f32, 1: its values count as tf32.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled every 32 depths;
@@ -29,6 +29,9 @@ RLX_PARAMS(ConvMmaParams);
 #else
 #define rlx_activate(value) (value)
 #endif
+#ifndef RLX_ACTIVATES
+#define RLX_ACTIVATES true
+#endif
 
 #ifndef RLX_WGMMA
 #define RLX_WGMMA 0
@@ -41,6 +44,9 @@ RLX_PARAMS(ConvMmaParams);
 #ifndef RLX_BUNDLES
 #define RLX_BUNDLES 1
 #define RLX_BUNDLED 1
+#endif
+#ifndef RLX_WORDS
+#define RLX_WORDS 0
 #endif
 #define RLX_SUMS_AGAIN (RLX_IS_F32 || RLX_BUNDLED > 1)
 #define RLX_IS_BF16_f16 false

@@ -2,6 +2,7 @@
 // Fixed sizes as words of params.
 #include "compiler/dispatch/size_words.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "compiler/support/checked.h"
@@ -26,6 +27,16 @@ Dim SizeWords::word(const Dim& size) {
                   .minimum = size.bound() > factor ? factor : 0,
                   .maximum = size.bound(),
                   .multiple_of = factor});
+}
+
+Dim SizeWords::any(int64_t number) {
+  const auto index = narrow<uint32_t>(values_.size());
+  values_.push_back(number);
+  return Dim::of({.index = kFirstSizeWord + index,
+                  .name = "word " + std::to_string(index),
+                  .minimum = 0,
+                  .maximum = std::max<int64_t>(number, 1),
+                  .multiple_of = 1});
 }
 
 Dim reach_of(const Dim& count, const Dim& stride) {

@@ -22,6 +22,7 @@ std::string size_word_define(uint32_t word);
 enum class WordUse : uint8_t {
   Never,
   WhereFree,  // where that costs a run nothing
+  ForShared,  // where it costs little, for steps that then run one kernel
   Always,     // wherever it can be
 };
 
@@ -32,6 +33,8 @@ class SizeWords {
   // The size as a word, for texts and for the ranges of accesses; itself where it is free, or says
   // something as a number: nothing, a single one, a distance backwards.
   Dim word(const Dim& size);
+  // The number as a word, whatever it is: for kernels that take nothing of it as known.
+  Dim any(int64_t number);
   [[nodiscard]] size_t count() const { return values_.size(); }
   template <typename Params>
   void give(DispatchBuilder<Params>& dispatch) const {

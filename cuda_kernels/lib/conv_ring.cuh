@@ -11,6 +11,10 @@
 // its filters; RLX_WARPS_K is 1. There the ring may take up to 227 KiB; elsewhere it has as many of the RLX_STAGES slots as fit into
 // 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
 // further slots; low * low is left out.
+// RLX_WORDS 1: channels, filters and what follows from them are words too, by which convolutions of several shapes share the code. It is
+// told what it can no longer see: RLX_WHOLE_DEPTH, RLX_WHOLE_FILTERS, RLX_WHOLE_UNITS, RLX_TAPS_FIRST; RLX_LEAST_DEPTH, which K is not
+// below; RLX_RESIDENT, the number of steps where the ring is to hold all of them, else 0; RLX_ACTIVATES, where defined a word that is 0
+// where the activation is not applied. It divides by RLX_INVERSE_PIXELS, _OUT_W, _CHANNELS, _TILES_N (rlx_quotient).
 // Grid: tiles of filters fastest, then bundles, then tiles of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
 #define RLX_LIB_CONV_RING_CUH
@@ -21,16 +25,15 @@ constexpr int kStepBytes = 128;
 constexpr int kStep = kStepBytes / kBytes;  // elements of K
 constexpr int kPieces = kStepBytes / kPieceBytes;
 constexpr int kTaps = RLX_KERNEL_H * RLX_KERNEL_W;
-constexpr int kDepth = kTaps * RLX_CHANNELS;
+#define RLX_DEPTH (kTaps * RLX_CHANNELS)
 // Of a group.
-constexpr int kOwnChannels = RLX_CHANNELS / RLX_BUNDLED;
-constexpr int kOwnFilters = RLX_FILTERS / RLX_BUNDLED;
-constexpr int kOwnDepth = kTaps * kOwnChannels;
-static_assert(kOwnChannels * RLX_BUNDLED == RLX_CHANNELS && kOwnFilters * RLX_BUNDLED == RLX_FILTERS, "bundles");
-constexpr int kTilesN = (RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N;
+#define RLX_OWN_CHANNELS (RLX_CHANNELS / RLX_BUNDLED)
+#define RLX_OWN_FILTERS (RLX_FILTERS / RLX_BUNDLED)
+#define RLX_OWN_DEPTH (kTaps * RLX_OWN_CHANNELS)
+#define RLX_TILES_N ((RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES_M ((RLX_ROWS + RLX_TILE_M - 1) / RLX_TILE_M)
-constexpr int kAllSteps = (kDepth + kStep - 1) / kStep;
-constexpr int kSteps = (kAllSteps + kSplit - 1) / kSplit;
+#define RLX_ALL_STEPS ((RLX_DEPTH + kStep - 1) / kStep)
+#define RLX_SHARE_STEPS ((RLX_ALL_STEPS + kSplit - 1) / kSplit)  // of a workgroup
 constexpr int kSubSteps = kStepBytes / 32 / RLX_WARPS_K;  // mma depths of a step
 
 // What a thread copies: one 16-byte column of every kRowStride-th row.
@@ -57,15 +60,41 @@ constexpr int kRingBytes = (kStages + (kByParts ? 2 : 0)) * kSlotBytes;
 constexpr int kSumsAt = 0;
 constexpr int kWorkBytes = kAlignBytes + (kRingBytes > kSumBytes ? kRingBytes : kSumBytes);
 
-constexpr bool kResident = kSteps <= kStages;  // the ring holds everything: no slot is used twice
+// Steps where the ring holds all of them, so that no slot is used twice; else 0.
+#if RLX_WORDS
+constexpr int kResidentSteps = kSplit == RLX_SPLIT && RLX_RESIDENT <= kStages ? RLX_RESIDENT : 0;
+#else
+constexpr int kResidentSteps = RLX_SHARE_STEPS <= kStages ? RLX_SHARE_STEPS : 0;
+#endif
+constexpr bool kResident = kResidentSteps > 0;
+#define RLX_STEPS (kResident ? kResidentSteps : RLX_SHARE_STEPS)
 // Slots that are still read when the next copies start: short rings give way to copies.
 constexpr int kBehind = kByGroups && !kByParts && kStages > 4 ? 2 : 1;
-constexpr int kAhead = kResident ? kSteps : kStages - kBehind;
+constexpr int kAhead = kResident ? kResidentSteps : kStages - kBehind;
 
-// What needs no test: steps beyond K, filters beyond the last, taps in the pads.
-constexpr bool kWholeDepth = kDepth % kStep == 0 && kSteps * kSplit == kAllSteps;
+// What needs no test: steps beyond K, filters beyond the last, taps in the pads. And what of order depends on K: whether few products are
+// added in all, whether a step's channels are of one tap.
+#if RLX_WORDS
+constexpr bool kWholeDepth = RLX_WHOLE_DEPTH;
+constexpr bool kWholeFilters = RLX_WHOLE_FILTERS;
+constexpr bool kFewDepth = RLX_LEAST_DEPTH < RLX_SPLIT_FEW_PRODUCTS;
+constexpr bool kWholeTaps = RLX_TAPS_FIRST;
+#else
+constexpr bool kWholeDepth = RLX_DEPTH % kStep == 0 && RLX_SHARE_STEPS * kSplit == RLX_ALL_STEPS;
 constexpr bool kWholeFilters = RLX_FILTERS % RLX_TILE_N == 0;
+constexpr bool kFewDepth = RLX_DEPTH < RLX_SPLIT_FEW_PRODUCTS;
+constexpr bool kWholeTaps = RLX_CHANNELS % kStep == 0;
+static_assert(RLX_OWN_CHANNELS * RLX_BUNDLED == RLX_CHANNELS && RLX_OWN_FILTERS * RLX_BUNDLED == RLX_FILTERS, "bundles");
+#endif
 constexpr bool kNoPads = RLX_NO_PADS;
+
+// n / size for 0 <= n, where the words' inverse is 2^30 / size, rounded up, which the compiler has found to be exact enough.
+RLX_FN int rlx_quotient(int n, int inverse) { return int(__umulhi(rlx_u32(n) * 4u, rlx_u32(inverse))); }
+#if RLX_WORDS
+#define RLX_QUOTIENT(n, size) rlx_quotient(n, RLX_CAT(RLX_INVERSE_, size))
+#else
+#define RLX_QUOTIENT(n, size) ((n) / RLX_CAT(RLX_, size))
+#endif
 
 #if RLX_SUMS_AGAIN
 RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZES) {
@@ -76,10 +105,10 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZE
     const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W * RLX_DILATION_H;
     const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
-    const int first = filter / kOwnFilters * kOwnChannels;
+    const int first = filter / RLX_OWN_FILTERS * RLX_OWN_CHANNELS;
     const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + first;
-    const rlx_i64 weights = rlx_i64(filter) * kOwnDepth + tap * kOwnChannels;
-    RLX_LOOP for (int c = 0; c < kOwnChannels && sum == sum; ++c) {
+    const rlx_i64 weights = rlx_i64(filter) * RLX_OWN_DEPTH + tap * RLX_OWN_CHANNELS;
+    RLX_LOOP for (int c = 0; c < RLX_OWN_CHANNELS && sum == sum; ++c) {
       sum = fmaf(inside ? RLX_CAT(rlx_load_, RLX_X)(p.x, from + c) : 0.0f, RLX_CAT(rlx_load_, RLX_X)(p.w, weights + c), sum);
     }
   }
@@ -99,11 +128,12 @@ struct Pixel {
 RLX_FN Pixel pixel_of(int row) {
   const bool inside = row < RLX_ROWS;
   if (kNoPads && !inside) row = RLX_ROWS - 1;  // its products are not stored
-  const int image = row / RLX_PIXELS;
-  const int pixel = row % RLX_PIXELS;
+  const int image = RLX_QUOTIENT(row, PIXELS);
+  const int pixel = row - image * RLX_PIXELS;
+  const int line = RLX_QUOTIENT(pixel, OUT_W);
   Pixel place;
-  place.h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H;
-  place.w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W;
+  place.h = line * RLX_STRIDE_H - RLX_BEGIN_H;
+  place.w = (pixel - line * RLX_OUT_W) * RLX_STRIDE_W - RLX_BEGIN_W;
   place.offset = image * RLX_X_N + place.h * RLX_X_H + place.w * RLX_X_W;
   if (!inside) place.h = -(1 << 24);  // outside, whatever the tap
   return place;
@@ -111,7 +141,7 @@ RLX_FN Pixel pixel_of(int row) {
 
 // What a thread's piece of a step stands for. Where warpgroups multiply and a step's channels are of one tap, steps go over all taps
 // before the next channels: measured, 1 % of ResNet-50 at batch 32; smaller products lose as much.
-constexpr bool kTapsFirst = RLX_WGMMA && RLX_CHANNELS % kStep == 0;
+constexpr bool kTapsFirst = RLX_WGMMA && kWholeTaps;
 struct Depth {
   int k;  // in w's order: [KERNEL_H, KERNEL_W, C]
   int tap;
@@ -124,39 +154,44 @@ RLX_FN Depth depth_of(int step, int column) {
     depth.tap = step % kTaps;
     depth.channel = step / kTaps * kStep + column * kPiece;
     depth.k = depth.tap * RLX_CHANNELS + depth.channel;
-    depth.inside = kWholeDepth || step < kAllSteps;
+    depth.inside = kWholeDepth || step < RLX_ALL_STEPS;
   } else {
     depth.k = step * kStep + column * kPiece;
-    depth.tap = depth.k / RLX_CHANNELS;
-    depth.channel = depth.k % RLX_CHANNELS;
-    depth.inside = kWholeDepth || depth.k < kDepth;
+    depth.tap = kTaps == 1 && RLX_WORDS ? 0 : RLX_QUOTIENT(depth.k, CHANNELS);
+    depth.channel = depth.k - depth.tap * RLX_CHANNELS;
+    depth.inside = kWholeDepth || depth.k < RLX_DEPTH;
   }
   return depth;
 }
 
 // Elements of a piece whose channels are of one group, whatever the piece.
 RLX_FN constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
-constexpr int kPart = RLX_BUNDLED == 1 ? kPiece : common_divisor(kPiece, kOwnChannels);
+constexpr int kPart = RLX_BUNDLED == 1 ? kPiece : common_divisor(kPiece, RLX_OWN_CHANNELS);
 
-// The pieces of the bundle's filters at `step`; `row` is the thread's first filter of the tile, `column` its piece.
-RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, int step, int first, int row, int column) {
-  const Depth depth = depth_of(step, column);
+// Of w's elements, which 31 bits number. Constants are better multiplied in 64 bits, as they become offsets of one address.
+#if RLX_WORDS
+using FilterOffset = int;
+#else
+using FilterOffset = rlx_i64;
+#endif
+
+// The pieces of the bundle's filters at the depth of a step; `row` is the thread's first filter of the tile, `column` its piece.
+RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, const Depth& depth, int first, int row, int column) {
   const rlx_u32 to = slot + kBytesA + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
   RLX_UNROLL for (int i = 0; i < kRowsB; ++i) {
     const int filter = first + row + i * kRowStride;
     RLX_UNROLL for (int part = 0; part < kPiece / kPart; ++part) {
       const int channel = depth.channel + part * kPart;
-      const bool own = RLX_BUNDLED == 1 || channel / kOwnChannels == filter / kOwnFilters;
-      const int k = RLX_BUNDLED == 1 ? depth.k : depth.tap * kOwnChannels + channel % kOwnChannels;
+      const bool own = RLX_BUNDLED == 1 || channel / RLX_OWN_CHANNELS == filter / RLX_OWN_FILTERS;
+      const int k = RLX_BUNDLED == 1 ? depth.k : depth.tap * RLX_OWN_CHANNELS + channel % RLX_OWN_CHANNELS;
       const bool inside = depth.inside && own && (kWholeFilters || filter < RLX_FILTERS);
-      const rlx_ptr from = w + rlx_ptr(inside ? rlx_i64(filter) * kOwnDepth + k : 0) * kBytes;
+      const rlx_ptr from = w + rlx_ptr(rlx_i64(inside ? FilterOffset(filter) * RLX_OWN_DEPTH + k : 0)) * kBytes;
       rlx_copy_async<kPart * kBytes>(to + i * kRowStride * kStepBytes + part * kPart * kBytes, from, inside ? kPart * kBytes : 0);
     }
   }
 }
 
-RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, int step, const Pixel (&pixels)[kRowsA], int row, int column) {
-  const Depth depth = depth_of(step, column);
+RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, const Depth& depth, const Pixel (&pixels)[kRowsA], int row, int column) {
   const int tap_h = depth.tap / RLX_KERNEL_W * RLX_DILATION_H;
   const int tap_w = depth.tap % RLX_KERNEL_W * RLX_DILATION_W;
   const int offset = tap_h * RLX_X_H + tap_w * RLX_X_W + depth.channel;
@@ -184,7 +219,7 @@ RLX_FN void multiply_step(rlx_u32 slot, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 
     rlx_u32 b[kBlocksN / 2][4];
     RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) rlx_load_tiles4(a[i], a_rows + a_piece + i * 16 * kStepBytes);
     RLX_UNROLL for (int j = 0; j < kBlocksN / 2; ++j) rlx_load_tiles4(b[j], b_rows + b_piece + j * 16 * kStepBytes);
-    multiply_blocks<(kDepth < RLX_SPLIT_FEW_PRODUCTS)>(sums, a, b);
+    multiply_blocks<kFewDepth>(sums, a, b);
   }
   rlx_settle(sums);
 }
@@ -235,8 +270,8 @@ RLX_FN void split_step(rlx_u32 slot, rlx_u32 low, int row, int column) {
 // Calls multiply(step) for steps from kStepNumber on, each as soon as its copies, one group per step, are here.
 template <int kStepNumber, typename Multiply>
 RLX_FN void multiply_resident(const Multiply& multiply) {
-  if constexpr (kStepNumber < kSteps) {
-    rlx_wait_copies<kSteps - 1 - kStepNumber>();
+  if constexpr (kStepNumber < kResidentSteps) {
+    rlx_wait_copies<kResidentSteps - 1 - kStepNumber>();
     rlx_barrier();
     multiply(kStepNumber);
     multiply_resident<kStepNumber + 1>(multiply);
@@ -247,7 +282,7 @@ RLX_FN void multiply_resident(const Multiply& multiply) {
 // The parameters of one bundle: its channels of x, its filters, its columns of all that has a column per filter.
 RLX_FN RlxParams of_bundle(RlxParams p, int bundle) {
   p.x += rlx_ptr(bundle * RLX_CHANNELS) * kBytes;
-  p.w += rlx_ptr(bundle * RLX_FILTERS) * (kOwnDepth * kBytes);
+  p.w += rlx_ptr(bundle * RLX_FILTERS) * (RLX_OWN_DEPTH * kBytes);
 #ifdef RLX_BIAS
   p.bias += rlx_ptr(bundle * RLX_FILTERS) * RLX_CAT(rlx_bytes_, RLX_BIAS);
 #endif
@@ -265,11 +300,12 @@ RLX_MAIN_PREFETCH {
   const rlx_u32 linear = rlx_u32(rlx_linear_group);
   const int tile = int(linear / RLX_SPLIT);
   const rlx_u32 rank = linear % RLX_SPLIT;
-  if (tile >= RLX_TILES_M * RLX_BUNDLES * kTilesN || rank >= kSplit) return;  // whole clusters
-  const int tile_n = tile % kTilesN;
-  const int tile_m = tile / (kTilesN * RLX_BUNDLES);
-  const RlxParams& bundle = of_bundle(p, tile / kTilesN % RLX_BUNDLES);
-  const int first_step = int(rank) * kSteps;
+  if (tile >= RLX_TILES_M * RLX_BUNDLES * RLX_TILES_N || rank >= kSplit) return;  // whole clusters
+  const int row_tile = RLX_QUOTIENT(tile, TILES_N);
+  const int tile_n = tile - row_tile * RLX_TILES_N;
+  const int tile_m = row_tile / RLX_BUNDLES;
+  const RlxParams& bundle = of_bundle(p, row_tile % RLX_BUNDLES);
+  const int first_step = int(rank) * RLX_STEPS;
 
   rlx_u32 ring = rlx_shared_address(rlx_shared);
   if (kByGroups) ring = (ring + 1023u) & ~1023u;
@@ -283,7 +319,7 @@ RLX_MAIN_PREFETCH {
   rlx_wait_for_predecessors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
-    copy_filters(bundle.w, ring + s * kSlotBytes, first_step + s, first_filter, row, column);
+    if (s < RLX_STEPS) copy_filters(bundle.w, ring + s * kSlotBytes, depth_of(first_step + s, column), first_filter, row, column);
   }
   Ahead ahead;
   load_bias(bundle.bias, first_filter, ahead);
@@ -291,21 +327,23 @@ RLX_MAIN_PREFETCH {
   rlx_wait_for_predecessors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
-    copy_pixels(bundle.x, ring + s * kSlotBytes, first_step + s, pixels, row, column);
+    if (s < RLX_STEPS) copy_pixels(bundle.x, ring + s * kSlotBytes, depth_of(first_step + s, column), pixels, row, column);
     rlx_commit_copies();
   }
 
   const auto row_of = [=](int tile_row) { return tile_m * RLX_TILE_M + tile_row; };
   load_early_residuals(bundle.residual, rank, first_filter, row_of, ahead);
 
+  // There is a step at least, which loops say by testing behind it: where ptxas sees a way around wgmma's products it waits for each.
 #if RLX_WGMMA && RLX_HAS_WGMMA
   rlx_u32 slot = 0;
   rlx_u32 next_slot = rlx_u32(kAhead % kStages);
   const auto next_step = [&](int step) {
-    if (step + kAhead < kSteps) {
+    if (step + kAhead < RLX_STEPS) {
       const rlx_u32 to = ring + next_slot * kSlotBytes;
-      copy_filters(bundle.w, to, first_step + step + kAhead, first_filter, row, column);
-      copy_pixels(bundle.x, to, first_step + step + kAhead, pixels, row, column);
+      const Depth depth = depth_of(first_step + step + kAhead, column);
+      copy_filters(bundle.w, to, depth, first_filter, row, column);
+      copy_pixels(bundle.x, to, depth, pixels, row, column);
     }
     rlx_commit_copies();
     slot = slot + 1u == kStages ? 0u : slot + 1u;
@@ -316,7 +354,8 @@ RLX_MAIN_PREFETCH {
   // replaced, and its sums are settled while this step's mixed products go on.
   RlxSplitSums<kGroupBlocks, RLX_TILE_N / 8> parts;
   rlx_clear(parts);
-  RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+  int step = 0;
+  RLX_LOOP do {
     const rlx_u32 high = ring + slot * kSlotBytes;
     const rlx_u32 low = ring + (kStages + (step & 1)) * kSlotBytes;
     rlx_wait_copies<kAhead - 1>();
@@ -333,7 +372,7 @@ RLX_MAIN_PREFETCH {
     start_products(high, high, true, parts.high);
     rlx_wgmma_commit();
     next_step(step);
-  }
+  } while (++step < RLX_STEPS);
   rlx_wgmma_wait<0>();
   rlx_add_high(parts);
   GroupSums sums;
@@ -344,7 +383,8 @@ RLX_MAIN_PREFETCH {
   }
 #else
   GroupSums sums;
-  RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+  int step = 0;
+  RLX_LOOP do {
     rlx_wait_copies<kAhead - 1>();
     rlx_fence_async_shared();
     rlx_barrier();
@@ -353,7 +393,7 @@ RLX_MAIN_PREFETCH {
     rlx_wgmma_commit();
     next_step(step);
     rlx_wgmma_wait<kBehind - 1>();
-  }
+  } while (++step < RLX_STEPS);
   rlx_wgmma_wait<0>();
 #endif
   rlx_barrier();
@@ -369,19 +409,22 @@ RLX_MAIN_PREFETCH {
   } else {
     rlx_u32 slot = 0;
     rlx_u32 next_slot = kAhead;
-    RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+    Depth next_depth = depth_of(first_step + kAhead, column);
+    int step = 0;
+    RLX_LOOP do {
       rlx_wait_copies<kAhead - 1>();
       rlx_barrier();
-      if (step + kAhead < kSteps) {
+      if (step + kAhead < RLX_STEPS) {
         const rlx_u32 to = ring + next_slot * kSlotBytes;
-        copy_filters(bundle.w, to, first_step + step + kAhead, first_filter, row, column);
-        copy_pixels(bundle.x, to, first_step + step + kAhead, pixels, row, column);
+        copy_filters(bundle.w, to, next_depth, first_filter, row, column);
+        copy_pixels(bundle.x, to, next_depth, pixels, row, column);
       }
       rlx_commit_copies();
+      next_depth = depth_of(first_step + step + 1 + kAhead, column);  // beside the products
       multiply_step(ring + slot * kSlotBytes, warp_m, warp_n, warp_k, sums);
       slot = slot + 1u == kStages ? 0u : slot + 1u;
       next_slot = next_slot + 1u == kStages ? 0u : next_slot + 1u;
-    }
+    } while (++step < RLX_STEPS);
   }
   rlx_wait_copies<0>();
   rlx_barrier();

@@ -102,7 +102,9 @@ RLX_FN UnitPlace unit_place(int u, rlx_u32 rank, int first_filter, const RowOf& 
 }
 
 // Every unit lies inside the row and is aligned; otherwise elements travel one by one.
-#ifdef RLX_RESIDUAL
+#if RLX_WORDS
+constexpr bool kWholeUnits = RLX_WHOLE_UNITS;
+#elif defined(RLX_RESIDUAL)
 constexpr bool kWholeUnits = RLX_FILTERS % kUnit == 0 && RLX_Y_PITCH % kUnit == 0 && RLX_RESIDUAL_PITCH % kUnit == 0;
 #else
 constexpr bool kWholeUnits = RLX_FILTERS % kUnit == 0 && RLX_Y_PITCH % kUnit == 0;
@@ -232,7 +234,9 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
     if (!kEarlyResidual) ahead.residual[0] = load_residual(p.residual, from, place.column);
     add_unit(ahead.residual[kEarlyResidual ? u : 0], value);
 #endif
-    RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] = rlx_activate(value[e]);
+    if (RLX_ACTIVATES) {
+      RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] = rlx_activate(value[e]);
+    }
     store_unit(p.y, rlx_i64(place.row) * RLX_Y_PITCH + place.column, place.column, value);
   }
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900

@@ -57,6 +57,7 @@ struct CompileArguments {
   std::string embed;
   bool serial = false;
   bool recompute = false;
+  bool kernel_per_shape = false;
   ControlFlow control = CompileOptions().control;
   bool json = false;
   bool quiet = false;
@@ -118,6 +119,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.external_weights = arguments.external_weights;
   options.serial = arguments.serial;
   options.recompute = arguments.recompute;
+  options.share_kernels = !arguments.kernel_per_shape;
   options.control = arguments.control;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
@@ -382,6 +384,9 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_flag("--recompute", arguments->recompute,
                "Compute cheap results again where keeping them is what the arena's peak is made "
                "of, as in a training step: less memory for some more time, the same values");
+  app.add_flag("--kernel-per-shape", arguments->kernel_per_shape,
+               "A kernel for each shape, also where steps could run one to which sizes are "
+               "parameters: compiles longer and may run a little faster");
   app.add_flag("--serial", arguments->serial,
                "A barrier behind each step, in the model's order: for looking for faults");
   const tool::Choices<ControlFlow> controls = {{"unrolled", ControlFlow::Unrolled},

@@ -535,7 +535,7 @@ bool has_free_sizes(const RegionPlan& plan) {
 // a division where it were a constant.
 bool takes_words(const RegionPlan& plan, WordUse use) {
   if (use == WordUse::Never || plan.loops.sizes.empty()) return false;
-  if (use == WordUse::WhereFree && plan.loops.sizes.size() > 1) return false;
+  if (use != WordUse::Always && plan.loops.sizes.size() > 1) return false;
   if (has_free_sizes(plan) || plan.wide_index()) return false;
   const bool steps_back = std::any_of(plan.streams.begin(), plan.streams.end(),
                                       [](const Stream& stream) { return stream.start != 0; });

@@ -38,6 +38,8 @@ struct LowerOptions {
   const FormTable* tuned = nullptr;
   // The program makes weights: it runs once for each load of a plan.
   bool runs_once = false;
+  // Sizes are words wherever that costs a run little, for lower/share_kernels.h to choose from.
+  bool offers_words = false;
 };
 
 // What kernels are chosen by: the target, and how tensors lie.
@@ -54,6 +56,7 @@ class OfferContext {
   // What runs once is compiled for longer than it runs, and a CPU's driver compiles for longest.
   [[nodiscard]] WordUse word_use() const {
     if (options_.runs_once) return WordUse::Always;
+    if (options_.offers_words) return WordUse::ForShared;
     return device().is_cpu() ? WordUse::WhereFree : WordUse::Never;
   }
   [[nodiscard]] bool runs_once() const { return options_.runs_once; }

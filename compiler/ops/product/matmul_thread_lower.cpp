@@ -113,17 +113,22 @@ double tiles_time(const OfferContext& at, const FusedProduct& fused) {
 }
 
 bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
-  const Product& product = fused.product;
+  const Product& fixed = fused.product;
   const TileChoice choice =
-      take_form(ctx, "matmul", tile_candidates(size_of(product), limits_of(product), ctx.device()));
+      take_form(ctx, "matmul", tile_candidates(size_of(fixed), limits_of(fixed), ctx.device()));
   std::optional<TensorRef> partial;
-  if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
+  if (choice.splits > 1) partial = partial_sums(ctx, fixed, choice.splits);
   {
+    const bool in_size_words =
+        ctx.word_use() >= WordUse::ForShared && !partial && takes_words(fixed);
+    SizeWords words;
+    Product product = in_size_words ? in_words(words, fixed) : fixed;
+    const int64_t split_k = std::max<int64_t>(choice.split_k, 1);
     auto dispatch = ctx.dispatch<KernelId::matmul>();
     define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
     define_tile(dispatch, choice.tile);
-    const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
-    const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
+    const std::string a_axis = vector_axis(ctx, fixed.a, fixed.m, fixed.k);
+    const std::string b_axis = vector_axis(ctx, fixed.b, fixed.n, fixed.k);
     dispatch.define("RLX_A", std::string(name_of(product.a.ref.dtype())))
         .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
         .size("RLX_A_LINE", product.a.line)
@@ -133,19 +138,21 @@ bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
         .define("RLX_A_VECTOR", a_axis)
         .define("RLX_B_VECTOR", b_axis)
         .define("RLX_SPLITS", choice.splits)
-        .size("RLX_SPLIT_K",
-              product.k.is_free() ? max(product.k, 1) : Dim(std::max<int64_t>(choice.split_k, 1)))
-        .grid(split_grid(group_count(product, choice)))
-        .work(least_bytes(product), flops_of(product))
-        .estimate([size = size_of(product), choice](const DeviceModel& device) {
+        .size("RLX_SPLIT_K", product.k.is_free() ? max(product.k, 1) : Dim(split_k))
+        .grid(split_grid(group_count(fixed, choice)))
+        .work(least_bytes(fixed), flops_of(fixed))
+        .estimate([size = size_of(fixed), choice](const DeviceModel& device) {
           return device.step_microseconds + tile_microseconds(size, choice, device);
         })
-        .reason(reason_of(product, "matmul " + choice.text()));
-    bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
-                  vector_bytes(product.b.ref, b_axis != "1"));
+        .reason(reason_of(fixed, "matmul " + choice.text()) +
+                (in_size_words ? ", sizes as words" : ""));
+    words.give(dispatch);
+    if (in_size_words) put_reaches(product);
+    bind_operands(dispatch, product, vector_bytes(fixed.a.ref, a_axis != "1"),
+                  vector_bytes(fixed.b.ref, b_axis != "1"));
     bind_result(ctx, dispatch, product, partial);
   }
-  if (partial) join_splits(ctx, product, *partial, choice.splits);
+  if (partial) join_splits(ctx, fixed, *partial, choice.splits);
   return true;
 }
 

@@ -24,7 +24,12 @@ void put_words(SizeWords& words, AddedOperand& added) {
 }  // namespace
 
 bool takes_words(const Product& product) {
-  return !has_free_sizes(FusedProduct{product}) && product.m > 0 && product.n > 0 && product.k > 0;
+  const auto step_on = [](const ProductOperand& operand) {
+    return operand.line >= 0 && operand.depth >= 0 &&
+           std::ranges::all_of(operand.batch, [](const Dim& stride) { return stride >= 0; });
+  };
+  return !has_free_sizes(FusedProduct{product}) && product.m > 0 && product.n > 0 &&
+         product.k > 0 && step_on(product.a) && step_on(product.b);
 }
 
 Strides words_of(SizeWords& words, Strides strides) {

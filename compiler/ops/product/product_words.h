@@ -7,7 +7,8 @@
 
 namespace rlx {
 
-// Words stand for a product whose sizes are all fixed, and not for nothing.
+// Words stand for a product whose sizes are all fixed, and not for nothing; none of its operands
+// runs backwards.
 bool takes_words(const Product& product);
 Strides words_of(SizeWords& words, Strides strides);
 // Of all but m, k and what a stands at, which windows make of words of their own.

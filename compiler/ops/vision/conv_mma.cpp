@@ -10,11 +10,13 @@
 #include "compiler/ops/vision/conv_mma_tiles.h"
 #include "compiler/ops/vision/conv_rows.h"
 #include "compiler/support/sampled_sizes.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
 
 constexpr int64_t kStepBytes = 128;  // of a pixel's channels that a step multiplies
+constexpr const char* kEpilogue = "epilogue.inc";
 
 // The kernel's forms.
 enum class Form : uint8_t { Ring, Patch };
@@ -95,7 +97,7 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
   if (conv.x.dtype() == DType::f32) dispatch.define("RLX_TF32", rounds_to_tf32(ctx) ? 1 : 0);
   if (!conv.activation.none())
-    dispatch.generated("epilogue.inc", activation_source(conv.activation, DType::f32));
+    dispatch.generated(kEpilogue, activation_source(conv.activation, DType::f32));
   if (operands.bias) dispatch.define("RLX_BIAS", std::string(name_of(operands.bias->dtype())));
   if (operands.residual) {
     dispatch.define("RLX_RESIDUAL", 1)
@@ -103,20 +105,22 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
   }
 }
 
-void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, Form form) {
+// `reached`: the operands themselves, or what the kernel makes of its words of them.
+void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands,
+          const Operands& reached, Form form) {
   const uint32_t alignment = form == Form::Ring ? kWidestAccessBytes : 0;
   Dim bytes = byte_size(operands.y.type) + byte_size(operands.w.type) +
               operands.x.byte_range().length_bytes;
-  dispatch.read(&ConvMmaParams::x, operands.x, alignment)
-      .read(&ConvMmaParams::w, operands.w, alignment);
-  if (operands.bias) dispatch.read(&ConvMmaParams::bias, *operands.bias, kWidestAccessBytes);
+  dispatch.read(&ConvMmaParams::x, reached.x, alignment)
+      .read(&ConvMmaParams::w, reached.w, alignment);
+  if (operands.bias) dispatch.read(&ConvMmaParams::bias, *reached.bias, kWidestAccessBytes);
   if (operands.residual) {
-    dispatch.read(&ConvMmaParams::residual, *operands.residual, kWidestAccessBytes);
+    dispatch.read(&ConvMmaParams::residual, *reached.residual, kWidestAccessBytes);
     bytes += byte_size(operands.residual->type);
     if (operands.residual->strides == operands.y.strides)
       dispatch.allow_in_place(*operands.residual);
   }
-  dispatch.write(&ConvMmaParams::y, operands.y, kWidestAccessBytes);
+  dispatch.write(&ConvMmaParams::y, reached.y, kWidestAccessBytes);
   const Dim depth = element_count(operands.w.shape()) / operands.w.shape()[0];
   dispatch.work(bytes, 2 * element_count(operands.y.shape()) * depth);
 }
@@ -159,15 +163,162 @@ std::string bundles_text(const Convolution& conv) {
   return "groups in bundles of " + std::to_string(bundled_groups(conv)) + ", ";
 }
 
-void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx,
-                 const Convolution& conv) {
+// 2^30 / size, rounded up: what lib/conv_ring.cuh divides numbers below `most` by. Floored, the
+// product exceeds a quotient by less than one where most * (inverse * size - 2^30) is below 2^30.
+std::optional<int64_t> inverse_of(int64_t size, int64_t most) {
+  constexpr int64_t kOne = int64_t{1} << 30;
+  const int64_t inverse = ceil_div(kOne, size);
+  const int64_t excess = inverse * size - kOne;
+  const bool is_exact = most < kOne && (excess == 0 || most <= (kOne - 1) / excess);
+  return is_exact ? std::optional(inverse) : std::nullopt;
+}
+
+// What the kernel divides by.
+struct RingInverses {
+  int64_t pixels = 0;
+  int64_t out_w = 0;
+  int64_t channels = 0;
+  int64_t tiles_n = 0;
+};
+
+// nullopt where sizes cannot be words.
+std::optional<RingInverses> ring_inverses(const Convolution& conv, const Operands& operands,
+                                          const ConvTiling& tiling) {
+  const auto is_fixed = [](const TensorRef& ref) {
+    return std::ranges::all_of(ref.strides,
+                               [](const Dim& stride) { return !stride.is_free() && stride >= 0; });
+  };
+  if (conv.groups != 1 || has_free_sizes(conv.window) || conv.images.is_free() ||
+      !is_fixed(operands.x) || !is_fixed(operands.y))
+    return std::nullopt;
+  const int64_t pixels = conv.window.out_count().bound();
+  const int64_t rows = conv.images.bound() * pixels + tiling.tile.tile_m;
+  const int64_t tiles_n = ceil_div(conv.group_out.bound(), tiling.tile.tile_n);
+  const int64_t depth = depth_of(conv) + kStepBytes * tiling.split;
+  const auto by_pixels = inverse_of(pixels, rows);
+  const auto by_out_w = inverse_of(conv.window.out[2].bound(), pixels);
+  const auto by_channels = inverse_of(conv.group_in.bound(), depth);
+  const auto by_tiles_n = inverse_of(tiles_n, tiling.groups);
+  if (!by_pixels || !by_out_w || !by_channels || !by_tiles_n) return std::nullopt;
+  return RingInverses{*by_pixels, *by_out_w, *by_channels, *by_tiles_n};
+}
+
+// What lib/conv_ring.cuh is told of words that it does not know; RLX_WORDS.
+struct RingFacts {
+  int64_t resident = 0;  // steps
+  bool has_whole_depth = false;
+  bool has_whole_filters = false;
+  bool has_whole_units = false;
+  bool goes_taps_first = false;
+  int64_t least_depth = 0;
+};
+
+RingFacts ring_facts(const Convolution& conv, const Operands& operands, const ConvTiling& tiling,
+                     const ConvProduct& product, const DeviceModel& device) {
+  const bool is_tested = is_almost_alone(tiling, device);
+  const int64_t step = kStepBytes / product.element_bytes;
+  const int64_t unit = kWidestAccessBytes / product.element_bytes;
+  const int64_t steps = conv_steps(product, tiling.split);
+  int64_t pitches = pixel_pitch(operands.y)->bound();
+  if (operands.residual) pitches |= pixel_pitch(*operands.residual)->bound();
+  return {.resident = steps <= kFewConvSteps ? steps : 0,
+          .has_whole_depth = !is_tested && product.k % (step * tiling.split) == 0,
+          .has_whole_filters = !is_tested && product.n % tiling.tile.tile_n == 0,
+          .has_whole_units = (product.n | pitches) % unit == 0,
+          .goes_taps_first =
+              tiling.tile.by_groups && conv.window.taps() > 1 && conv.group_in.divides_by(step),
+          .least_depth = product.in_parts && product.k >= kLeastPartsDepth ? kLeastPartsDepth : 0};
+}
+
+// What applies the activation; empty for none. A convolution without one, where nothing is added
+// either, shares that of those before it, to which a word says whether it is applied; short ones do
+// not wait for more than it takes.
+std::string shared_epilogue(const Program& program, const Convolution& conv,
+                            const Operands& operands, const RingFacts& facts) {
+  if (!conv.activation.none()) return activation_source(conv.activation, DType::f32);
+  if (operands.residual || facts.resident > 0) return {};
+  for (const Specialization& kernel : program.kernels) {
+    const auto epilogue = kernel.generated.find("generated/" + std::string(kEpilogue));
+    if (kernel.kernel == KernelId::conv_mma && epilogue != kernel.generated.end())
+      return epilogue->second;
+  }
+  return {};
+}
+
+// Defines as words what else are numbers, but for the window. The operands are then what the
+// kernel reaches of them.
+Operands define_words(DispatchBuilder<ConvMmaParams>& dispatch, const Convolution& conv,
+                      const Operands& operands, const RingInverses& inverses,
+                      const RingFacts& facts, const std::string& epilogue) {
+  SizeWords words;
+  const auto word = [&](const char* name, const Dim& size) {
+    const Dim number = words.any(size.bound());
+    dispatch.size(name, number);
+    return number;
+  };
+  const Window& window = conv.window;
+  const Dim images = word("RLX_IMAGES", conv.images);
+  const Dim in_h = word("RLX_IN_H", window.in[1]);
+  const Dim in_w = word("RLX_IN_W", window.in[2]);
+  const Dim out_h = word("RLX_OUT_H", window.out[1]);
+  const Dim out_w = word("RLX_OUT_W", window.out[2]);
+  word("RLX_BEGIN_H", window.begin[1]);
+  word("RLX_BEGIN_W", window.begin[2]);
+  word("RLX_STRIDE_H", window.stride[1]);
+  word("RLX_STRIDE_W", window.stride[2]);
+  const Dim x_n = word("RLX_X_N", operands.x.strides[0]);
+  const Dim x_h = word("RLX_X_H", operands.x.strides[2]);
+  const Dim x_w = word("RLX_X_W", operands.x.strides[3]);
+  const Dim channels = word("RLX_CHANNELS", conv.group_in);
+  const Dim filters = word("RLX_FILTERS", conv.group_out);
+  const Dim y_pitch = word("RLX_Y_PITCH", *pixel_pitch(operands.y));
+  word("RLX_INVERSE_PIXELS", inverses.pixels);
+  word("RLX_INVERSE_OUT_W", inverses.out_w);
+  word("RLX_INVERSE_CHANNELS", inverses.channels);
+  word("RLX_INVERSE_TILES_N", inverses.tiles_n);
+  const Dim rows = images * out_h * out_w;
+  Operands reach = operands;
+  reach.x = reached(
+      operands.x, reach_of(images, x_n) + reach_of(in_h, x_h) + reach_of(in_w, x_w) + channels - 1);
+  reach.w = reached(operands.w, filters * window.taps() * channels - 1);
+  if (operands.bias) reach.bias = reached(*operands.bias, filters - 1);
+  reach.y = reached(operands.y, reach_of(rows, y_pitch) + filters - 1);
+  if (!operands.residual && facts.resident == 0 && !epilogue.empty()) {
+    word("RLX_ACTIVATES", conv.activation.none() ? 0 : 1);
+    dispatch.define("RLX_ACTIVATION", 1).generated(kEpilogue, epilogue);
+  }
+  if (operands.residual) {
+    const Dim pitch = word("RLX_RESIDUAL_PITCH", *pixel_pitch(*operands.residual));
+    reach.residual = reached(*operands.residual, reach_of(rows, pitch) + filters - 1);
+  }
+  dispatch.define("RLX_WORDS", 1)
+      .define("RLX_RESIDENT", facts.resident)
+      .define("RLX_WHOLE_DEPTH", facts.has_whole_depth ? 1 : 0)
+      .define("RLX_WHOLE_FILTERS", facts.has_whole_filters ? 1 : 0)
+      .define("RLX_WHOLE_UNITS", facts.has_whole_units ? 1 : 0)
+      .define("RLX_TAPS_FIRST", facts.goes_taps_first ? 1 : 0)
+      .define("RLX_LEAST_DEPTH", facts.least_depth);
+  words.give(dispatch);
+  return reach;
+}
+
+// The operands as the kernel reaches them.
+Operands define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx,
+                     const Convolution& conv, const Operands& operands) {
   const int64_t bundled = bundled_groups(conv);
   dispatch.define("RLX_CHANNELS", conv.group_in * bundled)
       .define("RLX_FILTERS", conv.group_out * bundled);
   if (conv.groups > 1)
     dispatch.define("RLX_BUNDLES", conv.groups / bundled).define("RLX_BUNDLED", bundled);
   const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
-  const ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()));
+  ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()));
+  std::optional<RingInverses> inverses;
+  const auto shared = shared_tiling(sizes.front(), tiling, ctx.device());
+  // Warps multiply for so short a time that the address of a tap by words is up to a quarter of it.
+  const bool pays = tiling.tile.by_groups || conv.window.taps() == 1;
+  if (shared && pays && ctx.word_use() >= WordUse::ForShared)
+    inverses = ring_inverses(conv, operands, *shared);
+  if (inverses) tiling = *shared;
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
@@ -176,7 +327,12 @@ void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx,
       .estimate([largest = sizes.front(), tiling](const DeviceModel& device) {
         return conv_microseconds(largest, tiling, device);
       })
-      .reason("tensor cores, channels last: " + bundles_text(conv) + tiling.text());
+      .reason("tensor cores, channels last: " + bundles_text(conv) + tiling.text() +
+              (inverses ? ", sizes as words" : ""));
+  if (!inverses) return operands;
+  const RingFacts facts = ring_facts(conv, operands, tiling, sizes.front(), ctx.device());
+  return define_words(dispatch, conv, operands, *inverses, facts,
+                      shared_epilogue(ctx.program(), conv, operands, facts));
 }
 
 // As many as tiling.groups at the largest sizes, no more than there are tiles at others.
@@ -243,12 +399,13 @@ bool emit(LowerContext& ctx, Form form, const Convolution& given) {
   {
     auto dispatch = ctx.dispatch<KernelId::conv_mma>();
     define_problem(dispatch, ctx, conv, operands);
-    bind(dispatch, operands, form);
+    Operands reached = operands;
     if (form == Form::Ring) {
-      define_ring(dispatch, ctx, conv);
+      reached = define_ring(dispatch, ctx, conv, operands);
     } else {
       define_patch(dispatch, ctx, conv, operands);
     }
+    bind(dispatch, operands, reached, form);
   }
   if (operands.y.buffer != conv.y.buffer) ctx.copy(operands.y, conv.y);
   return true;

@@ -81,8 +81,6 @@ constexpr std::array kSplitTiles = {
 constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
 // Of the multiprocessors, which clusters of more than two do not fill.
 constexpr double kUnfilled = 0.09;
-// What warpgroups leave out shows where fewer products are added (lib/split_f32.cuh).
-constexpr int64_t kLeastPartsDepth = 192;
 // Of a wave: these tiles start where others end. Of few waves one more takes its time, whoever
 // starts.
 constexpr double kOverhang = 0.1;
@@ -200,10 +198,33 @@ std::string ConvTiling::text() const {
   return text + ", " + std::to_string(groups) + " workgroups";
 }
 
+int64_t conv_steps(const ConvProduct& product, int64_t split) {
+  return ceil_div(ceil_div(product.k * product.element_bytes, kStepBytes), split);
+}
+
+bool is_almost_alone(const ConvTiling& tiling, const DeviceModel& device) {
+  return !tiling.tile.by_groups && 4 * tiling.groups <= device.multiprocessors;
+}
+
+std::optional<ConvTiling> shared_tiling(const ConvProduct& product, ConvTiling tiling,
+                                        const DeviceModel& device) {
+  const int64_t steps = conv_steps(product, tiling.split);
+  if (steps <= kFewConvSteps) {
+    // f32 in parts fills registers so far that a few more are a workgroup less. Architectures
+    // without clusters go through the steps of all of one by a ring, which has two slots or more.
+    const bool fits = !product.in_parts && (tiling.split == 1 || steps == kFewConvSteps);
+    return fits ? std::optional(tiling) : std::nullopt;
+  }
+  if (is_almost_alone(tiling, device) && !product.in_parts) {
+    const bool few = steps <= kMaxStages / 2;
+    tiling.stages = stages_for(tiling.tile, few ? kMaxStages / 2 : kMaxStages, device);
+  }
+  return tiling;
+}
+
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device) {
-  const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
-  const int64_t steps = ceil_div(all_steps, tiling.split);
+  const int64_t steps = conv_steps(product, tiling.split);
   if (product.in_parts) return estimate(product, kSplitTiles.at(tiling.row), tiling, steps, device);
   return tiling.tile.by_groups
              ? estimate(product, kGroupTiles.at(tiling.row), tiling, steps, device)

@@ -12,6 +12,10 @@
 
 namespace rlx {
 
+// What warpgroups leave out of f32 in parts shows where fewer products are added
+// (lib/split_f32.cuh).
+inline constexpr int64_t kLeastPartsDepth = 192;
+
 // The implicit product [m pixels, k] x [k, n filters], or several side by side that share the
 // pixels; element_bytes of the factors.
 struct ConvProduct {
@@ -59,6 +63,18 @@ ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceMo
 // Its estimate, on any device.
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device);
+
+// Steps that a ring holds as they are, whatever sizes are words.
+inline constexpr int64_t kFewConvSteps = 2;
+// Warps multiply by so few workgroups that what one holds and tests keeps no other waiting.
+bool is_almost_alone(const ConvTiling& tiling, const DeviceModel& device);
+// The same tiling for sizes that are words, which may be those of other products too: workgroups
+// that are almost alone get as many stages as the tile has for more steps, or half. nullopt where
+// words would cost as much as the product.
+std::optional<ConvTiling> shared_tiling(const ConvProduct& product, ConvTiling tiling,
+                                        const DeviceModel& device);
+// Of each workgroup that shares a tile's k.
+int64_t conv_steps(const ConvProduct& product, int64_t split);
 
 // The form for few channels: rectangles of output pixels, a patch of x under each.
 // As many workgroups as a grid has at most for each multiprocessor.
