@@ -195,9 +195,9 @@ std::optional<Program> lower_entry(const TargetBuild& build, const Graph& graph,
   if (!program || !options.share_kernels) return program;
   lowering.offers_words = true;
   std::vector<StepRegion> same_regions;
-  const auto worded = lower_entry(build.module, graph, lowering, diagnostics, &same_regions);
-  RLX_CHECK(worded.has_value(), "a graph that lowers with sizes as words too");
-  share_kernels(*program, *worded);
+  Diagnostics told_already;
+  const auto worded = lower_entry(build.module, graph, lowering, told_already, &same_regions);
+  if (worded) share_kernels(*program, *worded);
   return program;
 }
 

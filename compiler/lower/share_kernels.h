@@ -7,7 +7,8 @@
 
 namespace rlx {
 
-// `program`, with those steps of `worded` for which two kernels or more of the program become one.
+// `program`, with those steps of `worded` for which two kernels or more of the program become one;
+// as it is where the two differ in more than kernels, as another choice may leave them.
 // Precondition: both are the same graph lowered without and with LowerOptions::offers_words.
 void share_kernels(Program& program, const Program& worded);
 
