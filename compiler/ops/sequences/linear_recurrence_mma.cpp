@@ -14,7 +14,7 @@ constexpr int64_t kChunkSteps = 64;
 constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
-constexpr int64_t kStateThreads = 288;  // four warps walk, four find results, one fetches
+constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
 constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
 
 int64_t record_words(const LinearRecurrence& r) {
