@@ -9,11 +9,12 @@
 //   RLX_DELTA (I + N)^-1 diag(f), each by pieces of 16 x 8 on and below the diagonal, as mma wants them; then e^G, e^(G_63 - G) (times f
 //   without RLX_DELTA) and e^G_63.
 // Grid: RLX_PHASE 1: a group per record, which it writes. RLX_PHASE 2: a group per batch entry, head and 16 columns of S, spread by
-//   split_grid, takes the chunks one after another. One warp fetches rows and records into a ring of up to three stages (of up to 227 KiB on
-//   sm_90 and sm_100, as many as fit into 99 KiB elsewhere); of each 8 columns two warps take S from chunk to chunk in registers, and two
-//   others, up to a chunk later, find the results from what those leave in shared memory.
+//   split_grid, takes the chunks one after another. Its last four warps fetch rows, values and records into a ring of up to three stages
+//   (of up to 227 KiB on sm_90 and sm_100, as many as fit into 99 KiB elsewhere); the first four take S from chunk to chunk in registers; those
+//   between, up to a chunk later, find the results from what these leave in shared memory: by wgmma on sm_90a (lib/recurrence_groups.cuh), by
+//   mma elsewhere (lib/recurrence_warps.cuh).
 // Specializations: those of linear_recurrence without tiles and RLX_GATE 2; RLX_QUERIES is 1, RLX_KEYS a multiple of 16 up to 128, RLX_X f16 or
-//   bf16; RLX_CHUNKS.
+//   bf16; RLX_CHUNKS; RLX_Y_PAIRS: any two results from an even column on may be stored at once.
 // Numerics: sums of logarithms are f64, decays of their differences f32, so that nothing overflows which the step by step form keeps; q k and k k
 //   exact products in f32 sums; other products by tf32 as two parts of each f32 factor, 21 bits at least; each chunk's sums are rounded
 //   into S as f32. A value that is not finite spoils its column from the chunk's first step on.
@@ -51,9 +52,11 @@ RLX_FN rlx_vec2 unpack(rlx_u32 word) { return RLX_CAT(RLX_CAT(rlx_unpack_, RLX_X
 #if RLX_PHASE == 1
 
 constexpr int kTileRow = kSteps + 4;
-constexpr int kStagedBytes = 2 * kRowsBytes > kTriangle * 4 ? 2 * kRowsBytes : kTriangle * 4;
+constexpr int kTileBytes = kSteps * kTileRow * 4;
+// Rows of keys and queries, in whose place (I + N)^-1 and products on the way to it stand later.
+constexpr int kStagedBytes = RLX_DELTA && kTileBytes > kRowsBytes ? 2 * kTileBytes : 2 * kRowsBytes;
 
-RLX_DYNAMIC_SHARED(kStagedBytes + RLX_DELTA * kSteps * kTileRow * 4);
+RLX_DYNAMIC_SHARED(kStagedBytes + RLX_DELTA * kTileBytes);
 RLX_SHARED double sums[kSteps];  // of logarithms
 RLX_SHARED float factors[kSteps];
 
@@ -103,29 +106,62 @@ RLX_FN void multiply(float (&d)[4], const rlx_u32 (&a)[4], rlx_u32 b0, rlx_u32 b
 }
 
 #if RLX_DELTA
-// Column `own` of (I + N)^-1, times its factor, to its places in the triangle: by blocks of 16 rows, of which those before it are zero.
-RLX_FN void invert(const float* n, float* triangle, int own) {
-  const auto at = [&](int block, int row) -> float& {
-    return triangle[piece_at(block, own / 8) + (row % 8 * 4 + own % 8 / 2) * 4 + own % 2 * 2 + row / 8];
-  };
-  RLX_LOOP for (int block = own / 16; block < kSteps / 16; ++block) {
-    float x[16];
-    RLX_UNROLL for (int i = 0; i < 16; ++i) x[i] = block * 16 + i == own ? factors[own] : 0.0f;
-    RLX_LOOP for (int before = own / 16; before < block; ++before) {
-      const float* const rows = n + block * 16 * kTileRow + before * 16;
-      RLX_UNROLL for (int j = 0; j < 16; j += 4) {
-        const float known[4] = {at(before, j), at(before, j + 1), at(before, j + 2), at(before, j + 3)};
-        RLX_UNROLL for (int i = 0; i < 16; ++i) {
-          const float4 row = *reinterpret_cast<const float4*>(rows + i * kTileRow + j);
-          x[i] -= row.x * known[0] + row.y * known[1] + row.z * known[2] + row.w * known[3];
+// Four elements of a row of a tile, added to a sum times what the rows of another from `row` on have in their place.
+RLX_FN void multiply_four(float4& sum, float4 four, const float* row) {
+  const float factors_of[4] = {four.x, four.y, four.z, four.w};
+  RLX_UNROLL for (int i = 0; i < 4; ++i) {
+    const float4 right = *reinterpret_cast<const float4*>(row + i * kTileRow);
+    sum.x += factors_of[i] * right.x;
+    sum.y += factors_of[i] * right.y;
+    sum.z += factors_of[i] * right.z;
+    sum.w += factors_of[i] * right.w;
+  }
+}
+
+// (I + N)^-1 into x on and below the diagonal's blocks of 16 x 16: these by their columns, others X_ij = -X_ii (sum of N_ik X_kj), those of
+// equal distance from the diagonal at once.
+RLX_FN void invert(const float* n, float* x, float* products, int thread) {
+  if (thread < kSteps) {
+    const int first = thread / 16 * 16;
+    float column[16];
+    RLX_UNROLL for (int i = 0; i < 16; ++i) {
+      column[i] = first + i == thread ? 1.0f : 0.0f;
+      RLX_UNROLL for (int j = 0; j < i; j += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(n + (first + i) * kTileRow + first + j);
+        const float row[4] = {four.x, four.y, four.z, four.w};
+        RLX_UNROLL for (int m = 0; m < 4; ++m) {
+          if (j + m < i) column[i] -= row[m] * column[j + m];
         }
       }
+      x[(first + i) * kTileRow + thread] = column[i];
     }
-    const float* const rows = n + block * 16 * (kTileRow + 1);
-    RLX_UNROLL for (int i = 0; i < 16; ++i) {
-      RLX_UNROLL for (int j = 0; j < i; ++j) x[i] -= rows[i * kTileRow + j] * x[j];
-      at(block, i) = x[i];
+  }
+  rlx_barrier();
+  RLX_LOOP for (int distance = 1; distance < kSteps / 16; ++distance) {
+    const int count = (kSteps / 16 - distance) * 64;  // of four elements
+    RLX_LOOP for (int item = thread; item < count; item += RLX_BLOCK_SIZE) {
+      const int begin = item / 64 * 16;
+      const int column = begin + item % 4 * 4;
+      const int row = begin + distance * 16 + item / 4 % 16;
+      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      _Pragma("unroll 4") for (int depth = begin; depth < begin + distance * 16; depth += 4)
+        multiply_four(sum, *reinterpret_cast<const float4*>(n + row * kTileRow + depth), x + depth * kTileRow + column);
+      *reinterpret_cast<float4*>(products + row * kTileRow + column) = sum;
     }
+    rlx_barrier();
+    RLX_LOOP for (int item = thread; item < count; item += RLX_BLOCK_SIZE) {
+      const int begin = item / 64 * 16;
+      const int column = begin + item % 4 * 4;
+      const int block = begin + distance * 16;
+      const int row = block + item / 4 % 16;
+      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      RLX_UNROLL for (int depth = 0; depth < 16; depth += 4) {
+        multiply_four(sum, *reinterpret_cast<const float4*>(x + row * kTileRow + block + depth),
+                      products + (block + depth) * kTileRow + column);
+      }
+      *reinterpret_cast<float4*>(x + row * kTileRow + column) = make_float4(-sum.x, -sum.y, -sum.z, -sum.w);
+    }
+    rlx_barrier();
   }
 }
 #endif
@@ -151,13 +187,16 @@ RLX_MAIN {
     if (begin + thread < RLX_STEPS) load_gate(p, batch, head, begin + thread, logarithm, factor);
     factors[thread] = factor;
     sum = logarithm;
+    RLX_UNROLL for (int distance = 1; distance < 32; distance *= 2) {
+      const double before = __shfl_up_sync(0xFFFFFFFFu, sum, distance);
+      if (thread % 32 >= distance) sum += before;
+    }
     sums[thread] = sum;
   }
-  RLX_UNROLL for (int distance = 1; distance < kSteps; distance *= 2) {
-    rlx_barrier();
-    if (thread < kSteps && thread >= distance) sum += sums[thread - distance];
-    rlx_barrier();
-    if (thread < kSteps) sums[thread] = sum;
+  rlx_barrier();
+  if (thread >= 32 && thread < kSteps) {
+    sum += sums[31];
+    sums[thread] = sum;
   }
   rlx_wait_copies<0>();
   rlx_barrier();
@@ -221,16 +260,25 @@ RLX_MAIN {
   }
 #if RLX_DELTA
   rlx_barrier();
-  float* const triangle = reinterpret_cast<float*>(rlx_shared);
-  if (thread < kSteps) invert(n, triangle, thread);
-  rlx_barrier();
-  for (int i = thread * 4; i < kTriangle; i += RLX_BLOCK_SIZE * 4)
-    rlx_at<float4>(record, (kTriangle + i) * 4) = *reinterpret_cast<const float4*>(triangle + i);
+  float* const x = reinterpret_cast<float*>(rlx_shared);
+  invert(n, x, x + kTileBytes / 4, thread);
+  // Warp w writes the pieces of its rows.
+  RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
+    if (j > 2 * tile + 1) break;
+    const int column = j * 8 + lane % 4 * 2;
+    const float2 upper = *reinterpret_cast<const float2*>(x + (tile * 16 + lane / 4) * kTileRow + column);
+    const float2 lower = *reinterpret_cast<const float2*>(x + (tile * 16 + lane / 4 + 8) * kTileRow + column);
+    const float first = factors[column];
+    const float second = factors[column + 1];
+    rlx_at<float4>(record, (kTriangle + piece_at(tile, j) + lane * 4) * 4) =
+        make_float4(upper.x * first, lower.x * first, upper.y * second, lower.y * second);
+  }
 #endif
 }
 
 #else
 
+constexpr int kMoreRegisters = RLX_DELTA ? 216 : 144;  // than fetching takes
 #if RLX_HAS_WGMMA
 #include "lib/recurrence_groups.cuh"
 #else
@@ -248,10 +296,18 @@ RLX_MAIN {
     rlx_fence_async_shared();
   }
   rlx_barrier();
-  const int warp = int(rlx_warp);
+  const int role = int(rlx_warp) / 4;
+  const int warp = int(rlx_warp) % 4;
   const int lane = int(rlx_lane_of_warp);
-  if (warp >= 8) fetch(p, place, int(rlx_local_index) - 256);
-  else if (warp < 4) walk(p, place, warp, lane);
-  else read_out(p, place, warp - 4, lane);
+  if (role == RLX_BLOCK_SIZE / 128 - 1) {
+    rlx_give_registers<72>();
+    fetch(p, place, int(rlx_local_index) % 128);
+  } else if (role == 0) {
+    rlx_take_registers<kMoreRegisters>();
+    walk(p, place, warp, lane);
+  } else if (role <= kReaders) {
+    rlx_take_registers<kMoreRegisters>();
+    read_out(p, place, role - 1, warp, lane);
+  }
 }
 #endif

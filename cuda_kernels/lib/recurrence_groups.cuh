@@ -16,14 +16,17 @@ constexpr int kOwnBytes = kFaded + 2 * kPanelBytes;
 
 #include "lib/recurrence_ring.cuh"
 
-RLX_SHARED rlx_u64 has_state;   // S before the chunk stands in its place
-RLX_SHARED rlx_u64 has_taken;   // D does
-RLX_SHARED rlx_u64 read_state;  // they have been used by the other warpgroup
+constexpr int kReaders = RLX_DELTA ? 1 : 2;  // to find results takes longer than a walk without RLX_DELTA
+RLX_SHARED rlx_u64 has_state[kReaders];  // for the reader of the chunk: S before it stands in its place
+RLX_SHARED rlx_u64 has_taken[kReaders];  // D does
+RLX_SHARED rlx_u64 read_state;           // the reader has used it
 RLX_SHARED rlx_u64 read_taken;
 
 RLX_FN void start_states() {
-  rlx_mbarrier_init(rlx_shared_address(&has_state), 4u);
-  rlx_mbarrier_init(rlx_shared_address(&has_taken), 4u);
+  RLX_UNROLL for (int i = 0; i < kReaders; ++i) {
+    rlx_mbarrier_init(rlx_shared_address(&has_state[i]), 4u);
+    rlx_mbarrier_init(rlx_shared_address(&has_taken[i]), 4u);
+  }
   rlx_mbarrier_init(rlx_shared_address(&read_state), 4u);
   rlx_mbarrier_init(rlx_shared_address(&read_taken), 4u);
 }
@@ -32,22 +35,24 @@ constexpr int kKeySteps = RLX_KEYS / 8;       // depths of a product over keys
 constexpr int kHalves = (RLX_KEYS + 63) / 64;  // of 64 keys
 // A lane's elements of 64 rows by 16 columns, e from 0 to 7, are of row 16 w + g + e / 2 % 2 * 8 and column e / 4 * 8 + 2t + e % 2. A sum has
 // those of right sides' high parts and behind them those of the low ones.
-struct Sum {
-  float parts[4][4];
-  RLX_FN float of(int e) const { return parts[e / 4][e % 4] + parts[2 + e / 4][e % 4]; }
+template <bool kExact>
+struct SumOf {
+  static constexpr int kTiles = kExact ? 2 : 4;
+  float parts[kTiles][4];
+  RLX_FN float of(int e) const { return kExact ? parts[e / 4][e % 4] : parts[e / 4][e % 4] + parts[(2 + e / 4) % kTiles][e % 4]; }
 };
+using Sum = SumOf<false>;
 // Nothing reads the sum's registers before this.
-RLX_FN void settle(Sum& sum) {
-  RLX_UNROLL for (int i = 0; i < 4; ++i)
+template <bool kExact>
+RLX_FN void settle(SumOf<kExact>& sum) {
+  RLX_UNROLL for (int i = 0; i < SumOf<kExact>::kTiles; ++i)
     asm volatile("" : "+f"(sum.parts[i][0]), "+f"(sum.parts[i][1]), "+f"(sum.parts[i][2]), "+f"(sum.parts[i][3])::"memory");
 }
 RLX_FN int row_of(int warp, int lane, int e) { return warp * 16 + lane / 4 + e / 2 % 2 * 8; }
 RLX_FN int column_of(int lane, int e) { return e / 4 * 8 + lane % 4 * 2 + e % 2; }
 
-// The depth from which a product's right side is read.
-RLX_FN rlx_u64 right_at(rlx_u32 panels, int step) {
-  return rlx_panel_descriptor(panels + rlx_u32(step / 4 * kPanelBytes)) + rlx_u64(step % 4 * 2);
-}
+// The depth from which a product's right side is read: descriptors count addresses by 16 bytes.
+RLX_FN rlx_u64 right_at(rlx_u64 panels, int step) { return panels + rlx_u64(step / 4 * (kPanelBytes / 16) + step % 4 * 2); }
 
 // Puts a lane's elements of 64 rows, from panel `first` on, to their places, where depths 2t and 2t + 1 of eight are at t and t + 4.
 template <bool kExact>
@@ -75,7 +80,8 @@ RLX_FN void begin_products(Left (&a)[kCount]) {
     asm volatile("" : "+r"(a[i].values[0]), "+r"(a[i].values[1]), "+r"(a[i].values[2]), "+r"(a[i].values[3])::"memory");
   rlx_wgmma_fence();
 }
-RLX_FN void finish_products(Sum& sum) {
+template <bool kExact>
+RLX_FN void finish_products(SumOf<kExact>& sum) {
   rlx_wgmma_commit();
   rlx_wgmma_wait<0>();
   settle(sum);
@@ -83,6 +89,7 @@ RLX_FN void finish_products(Sum& sum) {
 
 // Rows of keys or queries times S.
 RLX_FN void multiply_rows(Sum& sum, rlx_u32 rows, rlx_u32 state, int warp, int lane) {
+  const rlx_u64 right = rlx_panel_descriptor(state);
   Left a[kKeySteps];
   const rlx_u32 left = rows + rlx_u32((warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16);
   RLX_UNROLL for (int step = 0; step < kKeySteps; step += 2) {
@@ -92,13 +99,14 @@ RLX_FN void multiply_rows(Sum& sum, rlx_u32 rows, rlx_u32 state, int warp, int l
     a[step + 1] = left_of(words[2], words[3]);
   }
   begin_products(a);
-  RLX_UNROLL for (int step = 0; step < kKeySteps; ++step) rlx_wgmma_tf32_tiles<4>(sum.parts, a[step].values, right_at(state, step), step > 0);
+  RLX_UNROLL for (int step = 0; step < kKeySteps; ++step) rlx_wgmma_tf32_tiles<4>(sum.parts, a[step].values, right_at(right, step), step > 0);
   finish_products(sum);
 }
 
 // A triangle times right sides of all steps; those that are exact have no low parts.
 template <bool kExact>
-RLX_FN void multiply_triangle(Sum& sum, const float* triangle, rlx_u32 right, int warp, int lane) {
+RLX_FN void multiply_triangle(SumOf<kExact>& sum, const float* triangle, rlx_u32 panels, int warp, int lane) {
+  const rlx_u64 right = rlx_panel_descriptor(panels);
   Left high[8];
   Left low[8];
   const float* const pieces = triangle + piece_at(warp, 0) + lane * 4;
@@ -108,22 +116,19 @@ RLX_FN void multiply_triangle(Sum& sum, const float* triangle, rlx_u32 right, in
     high[j] = {{high_part(a.x), high_part(a.y), high_part(a.z), high_part(a.w)}};
     low[j] = {{low_part(a.x), low_part(a.y), low_part(a.z), low_part(a.w)}};
   }
-  if (kExact) sum.parts[2][0] = sum.parts[2][1] = sum.parts[2][2] = sum.parts[2][3] = 0.0f;
-  if (kExact) sum.parts[3][0] = sum.parts[3][1] = sum.parts[3][2] = sum.parts[3][3] = 0.0f;
   begin_products(high);
   begin_products(low);
-  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<kExact ? 2 : 4>(sum.parts, high[j].values, right_at(right, j), j > 0);
+  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<SumOf<kExact>::kTiles>(sum.parts, high[j].values, right_at(right, j), j > 0);
   RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<2>(sum.parts, low[j].values, right_at(right, j), true);
   finish_products(sum);
 }
 
-struct Values {
-  rlx_u32 bits[8];
-};
-RLX_FN Values load_values(const RlxParams& p, const Place& place, int chunk, int warp, int lane) {
-  Values values;
-  RLX_UNROLL for (int e = 0; e < 8; ++e) values.bits[e] = value_bits(p, place, chunk * kSteps + row_of(warp, lane, e), column_of(lane, e));
-  return values;
+RLX_FN void load_values(float (&v)[8], const Stage& stage, int warp, int lane) {
+  RLX_UNROLL for (int e = 0; e < 8; e += 2) {
+    const float2 pair = values_of(stage, row_of(warp, lane, e), column_of(lane, e));
+    v[e] = pair.x;
+    v[e + 1] = pair.y;
+  }
 }
 
 // The warpgroup that takes S from chunk to chunk.
@@ -132,39 +137,37 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
   const auto has_keys = [&](int half) { return half * 64 + warp * 16 < RLX_KEYS; };
   const auto key_of = [&](int half, int e) { return half * 64 + row_of(warp, lane, e); };
   float s[kHalves][8];
-  const auto publish = [&] {
+  const auto publish = [&](int chunk) {
     RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
       if (has_keys(half)) store_parts<false>(own + kState + rlx_u32(half * 2 * kPanelBytes), s[half], warp, lane);
     }
     group_barrier();
-    arrive_warp(has_state, lane);
+    arrive_warp(has_state[chunk % kReaders], lane);
   };
   RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
     RLX_UNROLL for (int e = 0; e < 8; ++e) s[half][e] = has_keys(half) ? first_state(p, place, key_of(half, e), column_of(lane, e)) : 0.0f;
   }
-  Values values = {};
-  if (RLX_CHUNKS > 0) values = load_values(p, place, 0, warp, lane);
-  publish();
+  publish(0);
 
   for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const Stage stage = stage_of(chunk);
     wait_full(chunk);
     float d[8];
-    RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] = value_of(place, values.bits[e], chunk * kSteps + row_of(warp, lane, e), column_of(lane, e));
-    // Those of the next chunk have all of this one's time.
-    values = load_values(p, place, chunk + 1, warp, lane);
+    load_values(d, stage, warp, lane);
 #if RLX_DELTA
     Sum sum;
     multiply_rows(sum, stage.keys, own + kState, warp, lane);
     RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] -= stage.record[kGates + row_of(warp, lane, e)] * sum.of(e);
     store_parts<false>(own + kMissing, d, warp, lane);
     group_barrier();
-    multiply_triangle<false>(sum, stage.record + kTriangle, own + kMissing, warp, lane);
+    multiply_triangle(sum, stage.record + kTriangle, own + kMissing, warp, lane);
     RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] = sum.of(e);
 #endif
     float faded[8];
     RLX_UNROLL for (int e = 0; e < 8; ++e) faded[e] = d[e] * stage.record[kGates + kSteps + row_of(warp, lane, e)];
     store_parts<false>(own + kFaded, faded, warp, lane);
+    if (chunk > 0) wait_turn(read_taken, chunk - 1);
+    store_parts<!RLX_DELTA>(own + kTaken, d, warp, lane);
 
     // Keys by steps, in rows of 16 keys; those beyond are others again, whose sums nobody reads.
     Left a[kHalves][8];
@@ -180,24 +183,22 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     const float total = stage.record[kGates + 2 * kSteps];
     group_barrier();
     Sum added[kHalves];
+    const rlx_u64 right = rlx_panel_descriptor(own + kFaded);
     RLX_UNROLL for (int half = 0; half < kHalves; ++half) begin_products(a[half]);
     RLX_UNROLL for (int j = 0; j < 8; ++j) {
       RLX_UNROLL for (int half = 0; half < kHalves; ++half)
-        rlx_wgmma_tf32_tiles<4>(added[half].parts, a[half][j].values, right_at(own + kFaded, j), j > 0);
+        rlx_wgmma_tf32_tiles<4>(added[half].parts, a[half][j].values, right_at(right, j), j > 0);
     }
     rlx_wgmma_commit();
     arrive_warp(empty[chunk % kStages], lane);
-    if (chunk > 0) wait_turn(read_taken, chunk - 1);
-    store_parts<!RLX_DELTA>(own + kTaken, d, warp, lane);
-    rlx_fence_async_shared();
-    arrive_warp(has_taken, lane);
+    arrive_warp(has_taken[chunk % kReaders], lane);
     rlx_wgmma_wait<0>();
     RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
       settle(added[half]);
       RLX_UNROLL for (int e = 0; e < 8; ++e) s[half][e] = total * s[half][e] + added[half].of(e);
     }
     wait_turn(read_state, chunk);
-    publish();
+    publish(chunk + 1);
   }
   RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
     RLX_UNROLL for (int e = 0; e < 8; ++e) {
@@ -206,26 +207,29 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
   }
 }
 
-// The warpgroup that finds the results.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
+// A warpgroup that finds results: of every chunk, or of every other one.
+RLX_FN void read_out(const RlxParams& p, const Place& place, int reader, int warp, int lane) {
   const rlx_u32 own = rlx_shared_address(own_memory());
-  for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+  for (int chunk = reader; chunk < RLX_CHUNKS; chunk += kReaders) {
     const Stage stage = stage_of(chunk);
-    Values values = {};
-    if (RLX_HAS_D) values = load_values(p, place, chunk, warp, lane);
     wait_full(chunk);
-    wait_turn(has_state, chunk);
+    float v[8] = {};
+    if (RLX_HAS_D) load_values(v, stage, warp, lane);
+    wait_turn(has_state[reader], chunk / kReaders);
     Sum sum;
     multiply_rows(sum, stage.queries, own + kState, warp, lane);
     arrive_warp(read_state, lane);
     float y[8];
     RLX_UNROLL for (int e = 0; e < 8; ++e) y[e] = sum.of(e) * (RLX_SCALE * stage.record[kGates + row_of(warp, lane, e)]);
-    wait_turn(has_taken, chunk);
-    multiply_triangle<!RLX_DELTA>(sum, stage.record, own + kTaken, warp, lane);
+    wait_turn(has_taken[reader], chunk / kReaders);
+    SumOf<!RLX_DELTA> added;
+    multiply_triangle(added, stage.record, own + kTaken, warp, lane);
     arrive_warp(read_taken, lane);
     arrive_warp(empty[chunk % kStages], lane);
-    RLX_UNROLL for (int e = 0; e < 8; ++e)
-      store_result(p, place, chunk * kSteps + row_of(warp, lane, e), column_of(lane, e), y[e] + sum.of(e), values.bits[e]);
+    RLX_UNROLL for (int e = 0; e < 8; e += 2) {
+      const float2 results = {y[e] + added.of(e), y[e + 1] + added.of(e + 1)};
+      store_results(p, place, chunk * kSteps + row_of(warp, lane, e), column_of(lane, e), results, {v[e], v[e + 1]});
+    }
   }
 }
 

@@ -6,10 +6,11 @@
 #define RLX_LIB_RECURRENCE_RING_CUH
 
 constexpr int kColumns = 16;
-constexpr int kFetchers = 128;  // threads
+constexpr int kFetchers = 2 * kSteps;  // threads
 
-// What the walk reads of a chunk: rows of keys and of queries, and the record.
-constexpr int kStageBytes = 2 * kRowsBytes + kRecord * 4;
+// What the walk reads of a chunk: rows of keys and of queries, the record, and the values of its columns.
+constexpr int kValueRowBytes = kColumns * 2 + 16;
+constexpr int kStageBytes = 2 * kRowsBytes + kRecord * 4 + kSteps * kValueRowBytes;
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr int kRoom = 227 * 1024;
 #else
@@ -18,7 +19,7 @@ constexpr int kRoom = 99 * 1024;
 constexpr int kSpareBytes = 2048;  // barriers, and that the form's part may begin at a multiple of 1024
 constexpr int kStagesOfRoom = (kRoom - kSpareBytes - kOwnBytes) / kStageBytes;
 constexpr int kStages = kStagesOfRoom < 3 ? kStagesOfRoom : 3;
-static_assert(kStages > 0 && RLX_BLOCK_SIZE == 256 + kFetchers && RLX_KEYS <= 128, "four warps walk, four find results, four fetch");
+static_assert(kStages > 0 && RLX_BLOCK_SIZE == (RLX_DELTA ? 3 : 4) * 128 && RLX_KEYS <= 128, "four warps to each role");
 
 RLX_DYNAMIC_SHARED(kOwnBytes + kStages * kStageBytes + 1024);
 RLX_SHARED rlx_u64 full[kStages];
@@ -34,11 +35,13 @@ struct Stage {
   rlx_u32 keys;
   rlx_u32 queries;
   const float* record;
+  rlx_u32 values;
 };
 RLX_FN Stage stage_of(int chunk) {
   const unsigned char* const first = own_memory() + kOwnBytes + chunk % kStages * kStageBytes;
   const rlx_u32 address = rlx_shared_address(first);
-  return {address, address + kRowsBytes, reinterpret_cast<const float*>(first + 2 * kRowsBytes)};
+  return {address, address + kRowsBytes, reinterpret_cast<const float*>(first + 2 * kRowsBytes),
+          address + 2 * kRowsBytes + kRecord * 4};
 }
 
 // Arrives for a warp, all of whose lanes have done what is to be seen.
@@ -52,7 +55,7 @@ RLX_FN void wait_full(int chunk) { wait_turn(full[chunk % kStages], chunk / kSta
 
 RLX_FN void start_ring() {
   RLX_UNROLL for (int stage = 0; stage < kStages; ++stage) {
-    rlx_mbarrier_init(rlx_shared_address(&full[stage]), kFetchers + RLX_STREAM_ARRIVALS);
+    rlx_mbarrier_init(rlx_shared_address(&full[stage]), kFetchers + kFetchers / 32 + RLX_STREAM_ARRIVALS);
     rlx_mbarrier_init(rlx_shared_address(&empty[stage]), 8u);
   }
 }
@@ -94,36 +97,50 @@ RLX_FN void store_state(const RlxParams& p, const Place& place, int key, int col
 #endif
 }
 
-// The bits of a value as they stand, and what they say: from inside the tensor always, so that no branch parts loads, and turned into
-// floats where they are used, so that none waits before.
-RLX_FN rlx_u32 value_bits(const RlxParams& p, const Place& place, int t, int column) {
-  const rlx_i64 step = min(t, RLX_STEPS - 1) * rlx_i64(RLX_V_STEP);
-  return rlx_load_u16(p.v, place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + step + min(place.first_column + column, RLX_COLUMNS - 1));
-}
-RLX_FN float value_of(const Place& place, rlx_u32 bits, int t, int column) {
-  const float value = RLX_CAT(rlx_f32_from_, RLX_X)(bits);
-  return t < RLX_STEPS && place.first_column + column < RLX_COLUMNS ? value : 0.0f;
+// Values of a step in columns `column` and the next, an even one. They come this way and not by loads of those who use them, because a
+// fence waits for a thread's loads from memory.
+RLX_FN float2 values_of(const Stage& stage, int row, int column) {
+  return unpack(rlx_shared_load1(stage.values + rlx_u32(row * kValueRowBytes + column * 2)));
 }
 
-// A result from what its step reads.
-RLX_FN void store_result(const RlxParams& p, const Place& place, int t, int column, float value, rlx_u32 bits) {
-  if (t >= RLX_STEPS || place.first_column + column >= RLX_COLUMNS) return;
+// What a step's result is at last. `value`: the step's own.
+RLX_FN float finished(const RlxParams& p, const Place& place, int t, int column, float result, float value) {
 #if RLX_HAS_D
-  value += RLX_ELEMENT(RLX_D, p.d, place.head) * value_of(place, bits, t, column);
+  result += RLX_ELEMENT(RLX_D, p.d, place.head) * value;
 #endif
 #if RLX_HAS_Z
   const rlx_i64 gate = place.batch * RLX_Z_BATCH + t * rlx_i64(RLX_Z_STEP) + place.head * RLX_Z_HEAD + place.first_column + column;
-  value *= rlx_silu(RLX_ELEMENT(RLX_X, p.z, gate));
+  result *= rlx_silu(RLX_ELEMENT(RLX_X, p.z, gate));
 #endif
+  return result;
+}
+// Results in columns `column` and the next, an even one.
+RLX_FN void store_results(const RlxParams& p, const Place& place, int t, int column, float2 results, float2 values) {
+  if (t >= RLX_STEPS || place.first_column + column >= RLX_COLUMNS) return;
   const rlx_i64 to = place.batch * RLX_Y_BATCH + t * rlx_i64(RLX_Y_STEP) + place.head * RLX_Y_HEAD + place.first_column + column;
-  RLX_CAT(rlx_store_, RLX_X)(p.y, to, value);
+  const float first = finished(p, place, t, column, results.x, values.x);
+#if RLX_Y_PAIRS
+  rlx_at<rlx_u32>(p.y, to * 2) = RLX_CAT(RLX_CAT(rlx_pack_, RLX_X), x2)(first, finished(p, place, t, column + 1, results.y, values.y));
+#else
+  RLX_CAT(rlx_store_, RLX_X)(p.y, to, first);
+  if (place.first_column + column + 1 >= RLX_COLUMNS) return;
+  RLX_CAT(rlx_store_, RLX_X)(p.y, to + 1, finished(p, place, t, column + 1, results.y, values.y));
+#endif
 }
 
 // The warps that fetch chunks. Beyond the sequence they repeat the last rows, which meet nothing but zeros.
 RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
   const rlx_i64 q_first = place.batch * RLX_Q_BATCH + place.head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD;
   const rlx_i64 k_first = place.batch * RLX_K_BATCH + place.head / RLX_HEADS_PER_KEY * RLX_K_HEAD;
+  const rlx_i64 v_first = place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + place.first_column;
+  const int value_row = thread / 2;
+  const int value_column = thread % 2 * 8;
   for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+    // Loads of values, zeros beyond the tensor, are under way while the stage is still in use.
+    rlx_u32 bits[8];
+    const rlx_i64 from = v_first + rlx_i64(chunk * kSteps + value_row) * RLX_V_STEP + value_column;
+    const int inside = chunk * kSteps + value_row < RLX_STEPS ? RLX_COLUMNS - place.first_column - value_column : 0;
+    RLX_UNROLL for (int i = 0; i < 8; ++i) bits[i] = i < inside ? rlx_load_u16(p.v, from + i) : 0u;
     const Stage stage = stage_of(chunk);
     const rlx_u32 barrier = rlx_shared_address(&full[chunk % kStages]);
     if (chunk >= kStages) wait_turn(empty[chunk % kStages], chunk / kStages - 1);
@@ -141,6 +158,9 @@ RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
       rlx_copy16_async(stage.queries + row, RLX_AT(p.q, q_first + t * RLX_Q_STEP + piece * 8, 2));
     }
     rlx_mbarrier_arrive_after_copies(barrier);
+    const rlx_u32 words[4] = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
+    rlx_shared_store4(stage.values + rlx_u32(value_row * kValueRowBytes + value_column * 2), words);
+    arrive_warp(full[chunk % kStages], thread % 32);
   }
 }
 

@@ -14,6 +14,7 @@ struct Columns {
   float faded[16 * kStepRow];     // diag(e^(G_63 - G)) D
 };
 constexpr int kOwnBytes = sizeof(Columns);
+constexpr int kReaders = 1;
 
 #include "lib/recurrence_ring.cuh"
 
@@ -122,19 +123,15 @@ RLX_FN void multiply_triangle(float (&d)[2][4], const float* triangle, const flo
 // Waits for the two warps of the same role and columns.
 RLX_FN void pair_barrier(int id) { asm volatile("barrier.sync %0, 64;" ::"r"(id) : "memory"); }
 
-struct Values {
-  rlx_u32 bits[2][4];
-};
-// Of what multiply_triangle gives a lane.
-RLX_FN Values load_values(const RlxParams& p, const Place& place, int chunk, int part, int column, int lane) {
-  Values values;
+// Those of what multiply_triangle gives a lane.
+RLX_FN void load_values(float (&v)[2][4], const Stage& stage, int part, int column, int lane) {
   RLX_UNROLL for (int i = 0; i < 2; ++i) {
-    RLX_UNROLL for (int e = 0; e < 4; ++e) {
-      const int t = chunk * kSteps + tile_of(part, i) * 16 + lane / 4 + e / 2 * 8;
-      values.bits[i][e] = value_bits(p, place, t, column + lane % 4 * 2 + e % 2);
+    RLX_UNROLL for (int e = 0; e < 4; e += 2) {
+      const float2 pair = values_of(stage, tile_of(part, i) * 16 + lane / 4 + e / 2 * 8, column + lane % 4 * 2);
+      v[i][e] = pair.x;
+      v[i][e + 1] = pair.y;
     }
   }
-  return values;
 }
 
 // A pair of warps that takes 8 columns of S from chunk to chunk.
@@ -169,8 +166,6 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
       s[i][e] = has_keys(i) ? first_state(p, place, key_of(i, e), column_of(e)) : 0.0f;
     }
   }
-  Values values;
-  if (RLX_CHUNKS > 0) values = load_values(p, place, 0, part, column, lane);
   publish(0);
 
   for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
@@ -179,24 +174,17 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     wait_full(chunk);
 
     float d[2][4];
+    load_values(d, stage, part, column, lane);
 #if RLX_DELTA
-    multiply_rows(d, stage.keys, columns.s[chunk % 2] + own_states, part, lane);
-#endif
+    float read[2][4];
+    multiply_rows(read, stage.keys, columns.s[chunk % 2] + own_states, part, lane);
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
         const int row = tile_of(part, i) * 16 + upper + e / 2 * 8;
-        const float value = value_of(place, values.bits[i][e], chunk * kSteps + row, column_of(e));
-#if RLX_DELTA
-        columns.missing[column_of(e) * kStepRow + row] = value - stage.record[kGates + row] * d[i][e];
+        columns.missing[column_of(e) * kStepRow + row] = d[i][e] - stage.record[kGates + row] * read[i][e];
         d[i][e] = 0.0f;
-#else
-        d[i][e] = value;
-#endif
       }
     }
-    // Those of the next chunk have all of this one's time.
-    values = load_values(p, place, chunk + 1, part, column, lane);
-#if RLX_DELTA
     pair_barrier(1 + half);
     multiply_triangle(d, stage.record + kTriangle, columns.missing + own_steps, part, lane);
 #endif
@@ -250,16 +238,16 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
 }
 
 // A pair of warps that finds the results of 8 columns.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void read_out(const RlxParams& p, const Place& place, int, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
   const int column = half * 8;
   for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const Stage stage = stage_of(chunk);
-    Values values = {};
-    if (RLX_HAS_D) values = load_values(p, place, chunk, part, column, lane);
     wait_full(chunk);
+    float v[2][4] = {};
+    if (RLX_HAS_D) load_values(v, stage, part, column, lane);
     wait_turn(has_state[half][chunk % 2], chunk / 2);
     float y[2][4];
     multiply_rows(y, stage.queries, columns.s[chunk % 2] + column * kStateRow, part, lane);
@@ -272,9 +260,9 @@ RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane)
     arrive_warp(empty[chunk % kStages], lane);
 
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
-      RLX_UNROLL for (int e = 0; e < 4; ++e) {
+      RLX_UNROLL for (int e = 0; e < 4; e += 2) {
         const int t = chunk * kSteps + tile_of(part, i) * 16 + lane / 4 + e / 2 * 8;
-        store_result(p, place, t, column + lane % 4 * 2 + e % 2, y[i][e], values.bits[i][e]);
+        store_results(p, place, t, column + lane % 4 * 2, {y[i][e], y[i][e + 1]}, {v[i][e], v[i][e + 1]});
       }
     }
   }

@@ -14,7 +14,6 @@ constexpr int64_t kChunkSteps = 64;
 constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
-constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
 constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
 
 int64_t record_words(const LinearRecurrence& r) {
@@ -30,6 +29,12 @@ bool has_whole_pieces(const OfferContext& at, const HeadSteps& view) {
   constexpr int64_t kPiece = 8;
   return view.batch % kPiece == 0 && view.step % kPiece == 0 && view.head % kPiece == 0 &&
          at.alignment(view.ref) >= 16;
+}
+
+// Results are stored by two columns.
+bool has_pairs(const OfferContext& at, const HeadSteps& view, int64_t columns) {
+  return columns % 2 == 0 && view.batch % 2 == 0 && view.step % 2 == 0 && view.head % 2 == 0 &&
+         at.alignment(view.ref) >= 4;
 }
 
 void dispatch_pairs(LowerContext& ctx, const LinearRecurrence& r, const TensorRef& partial) {
@@ -73,8 +78,10 @@ void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorR
     dispatch.read(&LinearRecurrenceParams::state0, *r.state0)
         .allow_in_place_state(r.state0->buffer);
   }
-  dispatch.workgroup({static_cast<uint32_t>(kStateThreads), 1, 1})
+  // Four warps walk, four or eight find results, four fetch.
+  dispatch.workgroup({r.corrects ? 384U : 512U, 1, 1})
       .define("RLX_PHASE", 2)
+      .define("RLX_Y_PAIRS", has_pairs(ctx, r.y, r.columns) ? 1 : 0)
       .size("RLX_CHUNKS", chunks)
       .generated("places.inc", recurrence_places(r, chunks))
       .grid(split_grid(state_groups(r)))
