@@ -278,7 +278,6 @@ RLX_MAIN {
 
 #else
 
-constexpr int kMoreRegisters = RLX_DELTA ? 216 : 144;  // than fetching takes
 #if RLX_HAS_WGMMA
 #include "lib/recurrence_groups.cuh"
 #else
@@ -299,15 +298,15 @@ RLX_MAIN {
   const int role = int(rlx_warp) / 4;
   const int warp = int(rlx_warp) % 4;
   const int lane = int(rlx_lane_of_warp);
-  if (role == RLX_BLOCK_SIZE / 128 - 1) {
-    rlx_give_registers<72>();
+  if (role == 2) {
+    rlx_give_registers<56>();
     fetch(p, place, int(rlx_local_index) % 128);
   } else if (role == 0) {
-    rlx_take_registers<kMoreRegisters>();
+    rlx_take_registers<224>();
     walk(p, place, warp, lane);
-  } else if (role <= kReaders) {
-    rlx_take_registers<kMoreRegisters>();
-    read_out(p, place, role - 1, warp, lane);
+  } else {
+    rlx_take_registers<224>();
+    read_out(p, place, warp, lane);
   }
 }
 #endif

@@ -19,7 +19,7 @@ constexpr int kRoom = 99 * 1024;
 constexpr int kSpareBytes = 2048;  // barriers, and that the form's part may begin at a multiple of 1024
 constexpr int kStagesOfRoom = (kRoom - kSpareBytes - kOwnBytes) / kStageBytes;
 constexpr int kStages = kStagesOfRoom < 3 ? kStagesOfRoom : 3;
-static_assert(kStages > 0 && RLX_BLOCK_SIZE == (RLX_DELTA ? 3 : 4) * 128 && RLX_KEYS <= 128, "four warps to each role");
+static_assert(kStages > 0 && RLX_BLOCK_SIZE == 384 && RLX_KEYS <= 128, "four warps to each role");
 
 RLX_DYNAMIC_SHARED(kOwnBytes + kStages * kStageBytes + 1024);
 RLX_SHARED rlx_u64 full[kStages];
@@ -135,7 +135,7 @@ RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
   const rlx_i64 v_first = place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + place.first_column;
   const int value_row = thread / 2;
   const int value_column = thread % 2 * 8;
-  for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     // Loads of values, zeros beyond the tensor, are under way while the stage is still in use.
     rlx_u32 bits[8];
     const rlx_i64 from = v_first + rlx_i64(chunk * kSteps + value_row) * RLX_V_STEP + value_column;
@@ -150,7 +150,7 @@ RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
       rlx_stream_close(barrier);
     }
     // A bulk copy of each row would be slower than its pieces.
-    _Pragma("unroll 8") for (int i = thread; i < kSteps * kPiecesOfRow; i += kFetchers) {
+    _Pragma("unroll 2") for (int i = thread; i < kSteps * kPiecesOfRow; i += kFetchers) {
       const rlx_i64 t = min(chunk * kSteps + i / kPiecesOfRow, RLX_STEPS - 1);
       const int piece = i % kPiecesOfRow;
       const rlx_u32 row = rlx_u32(i / kPiecesOfRow * kRowBytes + piece * 16);

@@ -14,7 +14,6 @@ struct Columns {
   float faded[16 * kStepRow];     // diag(e^(G_63 - G)) D
 };
 constexpr int kOwnBytes = sizeof(Columns);
-constexpr int kReaders = 1;
 
 #include "lib/recurrence_ring.cuh"
 
@@ -168,7 +167,7 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
   }
   publish(0);
 
-  for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const Stage stage = stage_of(chunk);
     float* const taken = columns.taken[chunk % 2];
     wait_full(chunk);
@@ -238,12 +237,12 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
 }
 
 // A pair of warps that finds the results of 8 columns.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int, int warp, int lane) {
+RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
   const int column = half * 8;
-  for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const Stage stage = stage_of(chunk);
     wait_full(chunk);
     float v[2][4] = {};

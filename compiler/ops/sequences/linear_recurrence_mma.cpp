@@ -14,6 +14,7 @@ constexpr int64_t kChunkSteps = 64;
 constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
+constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
 constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
 
 int64_t record_words(const LinearRecurrence& r) {
@@ -78,8 +79,7 @@ void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorR
     dispatch.read(&LinearRecurrenceParams::state0, *r.state0)
         .allow_in_place_state(r.state0->buffer);
   }
-  // Four warps walk, four or eight find results, four fetch.
-  dispatch.workgroup({r.corrects ? 384U : 512U, 1, 1})
+  dispatch.workgroup({static_cast<uint32_t>(kStateThreads), 1, 1})
       .define("RLX_PHASE", 2)
       .define("RLX_Y_PAIRS", has_pairs(ctx, r.y, r.columns) ? 1 : 0)
       .size("RLX_CHUNKS", chunks)
