@@ -52,6 +52,7 @@ void dispatch_pairs(LowerContext& ctx, const LinearRecurrence& r, const TensorRe
   read_optional(dispatch, "RLX_G_BIAS", &LinearRecurrenceParams::g_bias, r.g_bias);
   dispatch.workgroup({static_cast<uint32_t>(kPairThreads), 1, 1})
       .define("RLX_PHASE", 1)
+      .define("RLX_MIN_GROUPS", 5)
       .size("RLX_CHUNKS", chunks)
       .generated("places.inc", recurrence_places(r, chunks))
       .grid(split_grid(records))
