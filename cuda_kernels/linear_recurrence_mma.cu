@@ -53,10 +53,10 @@ RLX_FN rlx_vec2 unpack(rlx_u32 word) { return RLX_CAT(RLX_CAT(rlx_unpack_, RLX_X
 
 constexpr int kTileRow = kSteps + 4;
 constexpr int kTileBytes = kSteps * kTileRow * 4;
-// Rows of keys and queries, in whose place N and (I + N)^-1 stand later.
+// Rows of keys and queries, in whose place (I + N)^-1 and products on the way to it stand later.
 constexpr int kStagedBytes = RLX_DELTA && kTileBytes > kRowsBytes ? 2 * kTileBytes : 2 * kRowsBytes;
 
-RLX_DYNAMIC_SHARED(kStagedBytes);
+RLX_DYNAMIC_SHARED(kStagedBytes + RLX_DELTA * kTileBytes);
 RLX_SHARED double sums[kSteps];  // of logarithms
 RLX_SHARED float factors[kSteps];
 
@@ -119,8 +119,8 @@ RLX_FN void multiply_four(float4& sum, float4 four, const float* row) {
 }
 
 // (I + N)^-1 into x on and below the diagonal's blocks of 16 x 16: these by their columns, others X_ij = -X_ii (sum of N_ik X_kj), those of
-// equal distance from the diagonal at once. The sums stand above the diagonal meanwhile, in block ji.
-RLX_FN void invert(const float* n, float* x, int thread) {
+// equal distance from the diagonal at once.
+RLX_FN void invert(const float* n, float* x, float* products, int thread) {
   if (thread < kSteps) {
     const int first = thread / 16 * 16;
     float column[16];
@@ -146,7 +146,7 @@ RLX_FN void invert(const float* n, float* x, int thread) {
       float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       _Pragma("unroll 4") for (int depth = begin; depth < begin + distance * 16; depth += 4)
         multiply_four(sum, *reinterpret_cast<const float4*>(n + row * kTileRow + depth), x + depth * kTileRow + column);
-      *reinterpret_cast<float4*>(x + (row - distance * 16) * kTileRow + column + distance * 16) = sum;
+      *reinterpret_cast<float4*>(products + row * kTileRow + column) = sum;
     }
     rlx_barrier();
     RLX_LOOP for (int item = thread; item < count; item += RLX_BLOCK_SIZE) {
@@ -157,7 +157,7 @@ RLX_FN void invert(const float* n, float* x, int thread) {
       float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       RLX_UNROLL for (int depth = 0; depth < 16; depth += 4) {
         multiply_four(sum, *reinterpret_cast<const float4*>(x + row * kTileRow + block + depth),
-                      x + (begin + depth) * kTileRow + column + distance * 16);
+                      products + (block + depth) * kTileRow + column);
       }
       *reinterpret_cast<float4*>(x + row * kTileRow + column) = make_float4(-sum.x, -sum.y, -sum.z, -sum.w);
     }
@@ -234,8 +234,7 @@ RLX_MAIN {
 
   const rlx_ptr record = record_at(p, batch, chunk, head);
 #if RLX_DELTA
-  float* const n = reinterpret_cast<float*>(rlx_shared);
-  rlx_barrier();
+  float* const n = reinterpret_cast<float*>(rlx_shared + kStagedBytes);
 #endif
   RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
     if (j > 2 * tile + 1) break;
@@ -261,8 +260,8 @@ RLX_MAIN {
   }
 #if RLX_DELTA
   rlx_barrier();
-  float* const x = n + kTileBytes / 4;
-  invert(n, x, thread);
+  float* const x = reinterpret_cast<float*>(rlx_shared);
+  invert(n, x, x + kTileBytes / 4, thread);
   // Warp w writes the pieces of its rows.
   RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
     if (j > 2 * tile + 1) break;
@@ -300,13 +299,13 @@ RLX_MAIN {
   const int warp = int(rlx_warp) % 4;
   const int lane = int(rlx_lane_of_warp);
   if (role == 2) {
-    rlx_give_registers<56>();
+    rlx_give_registers<72>();
     fetch(p, place, int(rlx_local_index) % 128);
   } else if (role == 0) {
-    rlx_take_registers<224>();
+    rlx_take_registers<216>();
     walk(p, place, warp, lane);
   } else {
-    rlx_take_registers<224>();
+    rlx_take_registers<216>();
     read_out(p, place, warp, lane);
   }
 }

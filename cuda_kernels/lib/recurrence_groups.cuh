@@ -20,7 +20,6 @@ RLX_SHARED rlx_u64 has_state;   // S before the chunk stands in its place
 RLX_SHARED rlx_u64 has_taken;   // D does
 RLX_SHARED rlx_u64 read_state;  // they have been used by the other warpgroup
 RLX_SHARED rlx_u64 read_taken;
-static_assert(kStages > 1, "a chunk's keys are loaded before the one before is done");
 
 RLX_FN void start_states() {
   rlx_mbarrier_init(rlx_shared_address(&has_state), 4u);
@@ -70,89 +69,55 @@ RLX_FN void group_barrier() {
   asm volatile("barrier.sync 1, 128;" ::: "memory");
 }
 
-// Left sides of products, which are loaded while the products before are under way: what they are is found here, and not where it is read,
-// as products among which it were found would wait for each other.
+// Behind this, products may begin that read these registers: the compiler would else find their contents between products, which then
+// wait for each other.
 template <int kCount>
-RLX_FN void settle(Left (&a)[kCount]) {
+RLX_FN void begin_products(Left (&a)[kCount]) {
   RLX_UNROLL for (int i = 0; i < kCount; ++i)
     asm volatile("" : "+r"(a[i].values[0]), "+r"(a[i].values[1]), "+r"(a[i].values[2]), "+r"(a[i].values[3])::"memory");
+  rlx_wgmma_fence();
+}
+template <bool kExact>
+RLX_FN void finish_products(SumOf<kExact>& sum) {
+  rlx_wgmma_commit();
+  rlx_wgmma_wait<0>();
+  settle(sum);
 }
 
-// Rows of keys or queries.
-struct Rows {
-  Left of[kKeySteps];
-};
-RLX_FN void load(Rows& a, rlx_u32 rows, int warp, int lane) {
+// Rows of keys or queries times S.
+RLX_FN void multiply_rows(Sum& sum, rlx_u32 rows, rlx_u32 state, int warp, int lane) {
+  const rlx_u64 right = rlx_panel_descriptor(state);
+  Left a[kKeySteps];
   const rlx_u32 left = rows + rlx_u32((warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16);
   RLX_UNROLL for (int step = 0; step < kKeySteps; step += 2) {
     rlx_u32 words[4];
     rlx_load_tiles4(words, left + rlx_u32(step * 16));
-    a.of[step] = left_of(words[0], words[1]);
-    a.of[step + 1] = left_of(words[2], words[3]);
+    a[step] = left_of(words[0], words[1]);
+    a[step + 1] = left_of(words[2], words[3]);
   }
-  settle(a.of);
-}
-struct Triangle {
-  Left high[8];
-  Left low[8];
-};
-RLX_FN void load(Triangle& a, const float* triangle, int warp, int lane) {
-  const float* const pieces = triangle + piece_at(warp, 0) + lane * 4;
-  RLX_UNROLL for (int j = 0; j < 8; ++j) {
-    float4 piece = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    if (j < 2 * warp + 2) piece = *reinterpret_cast<const float4*>(pieces + j * 128);
-    a.high[j] = {{high_part(piece.x), high_part(piece.y), high_part(piece.z), high_part(piece.w)}};
-    a.low[j] = {{low_part(piece.x), low_part(piece.y), low_part(piece.z), low_part(piece.w)}};
-  }
-  settle(a.high);
-  settle(a.low);
-}
-// Keys by steps, in rows of 16 keys; those beyond are others again, whose sums nobody reads.
-struct Keys {
-  Left of[kHalves][8];
-};
-RLX_FN void load(Keys& a, rlx_u32 rows, int warp, int lane) {
-  RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
-    const int key = min(half * 64 + warp * 16, RLX_KEYS - 16) + lane / 8 % 2 * 8;
-    RLX_UNROLL for (int j = 0; j < 8; j += 2) {
-      rlx_u32 words[4];
-      rlx_load_tiles4_transposed(words, rows + rlx_u32((j * 8 + lane / 16 * 8 + lane % 8) * kRowBytes + key * 2));
-      a.of[half][j] = left_of(words[0], words[1]);
-      a.of[half][j + 1] = left_of(words[2], words[3]);
-    }
-    settle(a.of[half]);
-  }
+  begin_products(a);
+  RLX_UNROLL for (int step = 0; step < kKeySteps; ++step) rlx_wgmma_tf32_tiles<4>(sum.parts, a[step].values, right_at(right, step), step > 0);
+  finish_products(sum);
 }
 
-// Starts products; finish() waits for them.
-RLX_FN void multiply(Sum& sum, const Rows& a, rlx_u32 panels) {
-  const rlx_u64 right = rlx_panel_descriptor(panels);
-  rlx_wgmma_fence();
-  RLX_UNROLL for (int j = 0; j < kKeySteps; ++j) rlx_wgmma_tf32_tiles<4>(sum.parts, a.of[j].values, right_at(right, j), j > 0);
-  rlx_wgmma_commit();
-}
+// A triangle times right sides of all steps; those that are exact have no low parts.
 template <bool kExact>
-RLX_FN void multiply(SumOf<kExact>& sum, const Triangle& a, rlx_u32 panels) {
+RLX_FN void multiply_triangle(SumOf<kExact>& sum, const float* triangle, rlx_u32 panels, int warp, int lane) {
   const rlx_u64 right = rlx_panel_descriptor(panels);
-  constexpr int kTiles = SumOf<kExact>::kTiles;
-  rlx_wgmma_fence();
-  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<kTiles>(sum.parts, a.high[j].values, right_at(right, j), j > 0);
-  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<2>(sum.parts, a.low[j].values, right_at(right, j), true);
-  rlx_wgmma_commit();
-}
-RLX_FN void multiply(Sum (&sums)[kHalves], const Keys& a, rlx_u32 panels) {
-  const rlx_u64 right = rlx_panel_descriptor(panels);
-  rlx_wgmma_fence();
+  Left high[8];
+  Left low[8];
+  const float* const pieces = triangle + piece_at(warp, 0) + lane * 4;
   RLX_UNROLL for (int j = 0; j < 8; ++j) {
-    RLX_UNROLL for (int half = 0; half < kHalves; ++half)
-      rlx_wgmma_tf32_tiles<4>(sums[half].parts, a.of[half][j].values, right_at(right, j), j > 0);
+    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (j < 2 * warp + 2) a = *reinterpret_cast<const float4*>(pieces + j * 128);
+    high[j] = {{high_part(a.x), high_part(a.y), high_part(a.z), high_part(a.w)}};
+    low[j] = {{low_part(a.x), low_part(a.y), low_part(a.z), low_part(a.w)}};
   }
-  rlx_wgmma_commit();
-}
-template <bool kExact>
-RLX_FN void finish(SumOf<kExact>& sum) {
-  rlx_wgmma_wait<0>();
-  settle(sum);
+  begin_products(high);
+  begin_products(low);
+  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<SumOf<kExact>::kTiles>(sum.parts, high[j].values, right_at(right, j), j > 0);
+  RLX_UNROLL for (int j = 0; j < 8; ++j) rlx_wgmma_tf32_tiles<2>(sum.parts, low[j].values, right_at(right, j), true);
+  finish_products(sum);
 }
 
 RLX_FN void load_values(float (&v)[8], const Stage& stage, int warp, int lane) {
@@ -180,13 +145,6 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     RLX_UNROLL for (int e = 0; e < 8; ++e) s[half][e] = has_keys(half) ? first_state(p, place, key_of(half, e), column_of(lane, e)) : 0.0f;
   }
   publish();
-#if RLX_DELTA
-  Rows rows = {};
-  if (RLX_CHUNKS > 0) {
-    wait_full(0);
-    load(rows, stage_of(0).keys, warp, lane);
-  }
-#endif
 
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
     const Stage stage = stage_of(chunk);
@@ -195,17 +153,11 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     load_values(d, stage, warp, lane);
 #if RLX_DELTA
     Sum sum;
-    multiply(sum, rows, own + kState);
-    Triangle triangle;
-    load(triangle, stage.record + kTriangle, warp, lane);
-    finish(sum);
+    multiply_rows(sum, stage.keys, own + kState, warp, lane);
     RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] -= stage.record[kGates + row_of(warp, lane, e)] * sum.of(e);
     store_parts<false>(own + kMissing, d, warp, lane);
     group_barrier();
-    multiply(sum, triangle, own + kMissing);
-    Keys keys;
-    load(keys, stage.keys, warp, lane);
-    finish(sum);
+    multiply_triangle(sum, stage.record + kTriangle, own + kMissing, warp, lane);
     RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] = sum.of(e);
 #endif
     float faded[8];
@@ -214,24 +166,32 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     if (chunk > 0) wait_turn(read_taken, chunk - 1);
     store_parts<!RLX_DELTA>(own + kTaken, d, warp, lane);
 
-#if !RLX_DELTA
-    Keys keys;
-    load(keys, stage.keys, warp, lane);
-#endif
+    // Keys by steps, in rows of 16 keys; those beyond are others again, whose sums nobody reads.
+    Left a[kHalves][8];
+    RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
+      const int key = min(half * 64 + warp * 16, RLX_KEYS - 16) + lane / 8 % 2 * 8;
+      RLX_UNROLL for (int j = 0; j < 8; j += 2) {
+        rlx_u32 words[4];
+        rlx_load_tiles4_transposed(words, stage.keys + rlx_u32((j * 8 + lane / 16 * 8 + lane % 8) * kRowBytes + key * 2));
+        a[half][j] = left_of(words[0], words[1]);
+        a[half][j + 1] = left_of(words[2], words[3]);
+      }
+    }
     const float total = stage.record[kGates + 2 * kSteps];
     group_barrier();
     Sum added[kHalves];
-    multiply(added, keys, own + kFaded);
+    const rlx_u64 right = rlx_panel_descriptor(own + kFaded);
+    RLX_UNROLL for (int half = 0; half < kHalves; ++half) begin_products(a[half]);
+    RLX_UNROLL for (int j = 0; j < 8; ++j) {
+      RLX_UNROLL for (int half = 0; half < kHalves; ++half)
+        rlx_wgmma_tf32_tiles<4>(added[half].parts, a[half][j].values, right_at(right, j), j > 0);
+    }
+    rlx_wgmma_commit();
     arrive_warp(empty[chunk % kStages], lane);
     arrive_warp(has_taken, lane);
-#if RLX_DELTA
-    if (chunk + 1 < RLX_CHUNKS) {
-      wait_full(chunk + 1);
-      load(rows, stage_of(chunk + 1).keys, warp, lane);
-    }
-#endif
+    rlx_wgmma_wait<0>();
     RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
-      finish(added[half]);
+      settle(added[half]);
       RLX_UNROLL for (int e = 0; e < 8; ++e) s[half][e] = total * s[half][e] + added[half].of(e);
     }
     wait_turn(read_state, chunk);
@@ -252,21 +212,15 @@ RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane)
     wait_full(chunk);
     float v[8] = {};
     if (RLX_HAS_D) load_values(v, stage, warp, lane);
-    Rows rows;
-    load(rows, stage.queries, warp, lane);
     wait_turn(has_state, chunk);
     Sum sum;
-    multiply(sum, rows, own + kState);
-    finish(sum);
+    multiply_rows(sum, stage.queries, own + kState, warp, lane);
     arrive_warp(read_state, lane);
     float y[8];
     RLX_UNROLL for (int e = 0; e < 8; ++e) y[e] = sum.of(e) * (RLX_SCALE * stage.record[kGates + row_of(warp, lane, e)]);
-    Triangle triangle;
-    load(triangle, stage.record, warp, lane);
     wait_turn(has_taken, chunk);
     SumOf<!RLX_DELTA> added;
-    multiply(added, triangle, own + kTaken);
-    finish(added);
+    multiply_triangle(added, stage.record, own + kTaken, warp, lane);
     arrive_warp(read_taken, lane);
     arrive_warp(empty[chunk % kStages], lane);
     RLX_UNROLL for (int e = 0; e < 8; e += 2) {

@@ -19,7 +19,7 @@ constexpr int kRoom = 99 * 1024;
 constexpr int kSpareBytes = 2048;  // barriers, and that the form's part may begin at a multiple of 1024
 constexpr int kStagesOfRoom = (kRoom - kSpareBytes - kOwnBytes) / kStageBytes;
 constexpr int kStages = kStagesOfRoom < 3 ? kStagesOfRoom : 3;
-static_assert(kStages > 0 && RLX_BLOCK_SIZE == 384 && RLX_KEYS <= 128, "four warps to each role");
+static_assert(kStages > 0 && RLX_BLOCK_SIZE == 256 + kFetchers && RLX_KEYS <= 128, "four warps to each role");
 
 RLX_DYNAMIC_SHARED(kOwnBytes + kStages * kStageBytes + 1024);
 RLX_SHARED rlx_u64 full[kStages];
@@ -130,14 +130,8 @@ RLX_FN void store_results(const RlxParams& p, const Place& place, int t, int col
 
 // The warps that fetch chunks. Beyond the sequence they repeat the last rows, which meet nothing but zeros.
 RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
-  // A thread's piece of every so many rows.
-  constexpr int kThreadsOfRow = kPiecesOfRow <= 2 ? 2 : kPiecesOfRow <= 4 ? 4 : kPiecesOfRow <= 8 ? 8 : 16;
-  constexpr int kRowsAtOnce = kFetchers / kThreadsOfRow;
-  const int piece = thread % kThreadsOfRow;
-  const int first_row = thread / kThreadsOfRow;
-  const rlx_u32 shared_first = rlx_u32(first_row * kRowBytes + piece * 16);
-  const rlx_i64 q_first = place.batch * RLX_Q_BATCH + place.head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD + piece * 8;
-  const rlx_i64 k_first = place.batch * RLX_K_BATCH + place.head / RLX_HEADS_PER_KEY * RLX_K_HEAD + piece * 8;
+  const rlx_i64 q_first = place.batch * RLX_Q_BATCH + place.head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD;
+  const rlx_i64 k_first = place.batch * RLX_K_BATCH + place.head / RLX_HEADS_PER_KEY * RLX_K_HEAD;
   const rlx_i64 v_first = place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + place.first_column;
   const int value_row = thread / 2;
   const int value_column = thread % 2 * 8;
@@ -156,12 +150,12 @@ RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
       rlx_stream_close(barrier);
     }
     // A bulk copy of each row would be slower than its pieces.
-    if (piece < kPiecesOfRow) {
-      RLX_UNROLL for (int i = 0; i < kSteps; i += kRowsAtOnce) {
-        const rlx_i64 t = min(chunk * kSteps + first_row + i, RLX_STEPS - 1);
-        rlx_copy16_async(stage.keys + shared_first + i * kRowBytes, RLX_AT(p.k, k_first + t * RLX_K_STEP, 2));
-        rlx_copy16_async(stage.queries + shared_first + i * kRowBytes, RLX_AT(p.q, q_first + t * RLX_Q_STEP, 2));
-      }
+    _Pragma("unroll 8") for (int i = thread; i < kSteps * kPiecesOfRow; i += kFetchers) {
+      const rlx_i64 t = min(chunk * kSteps + i / kPiecesOfRow, RLX_STEPS - 1);
+      const int piece = i % kPiecesOfRow;
+      const rlx_u32 row = rlx_u32(i / kPiecesOfRow * kRowBytes + piece * 16);
+      rlx_copy16_async(stage.keys + row, RLX_AT(p.k, k_first + t * RLX_K_STEP + piece * 8, 2));
+      rlx_copy16_async(stage.queries + row, RLX_AT(p.q, q_first + t * RLX_Q_STEP + piece * 8, 2));
     }
     rlx_mbarrier_arrive_after_copies(barrier);
     const rlx_u32 words[4] = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
