@@ -299,13 +299,13 @@ RLX_MAIN {
   const int warp = int(rlx_warp) % 4;
   const int lane = int(rlx_lane_of_warp);
   if (role == 2) {
-    rlx_give_registers<72>();
+    rlx_give_registers<104>();
     fetch(p, place, int(rlx_local_index) % 128);
   } else if (role == 0) {
-    rlx_take_registers<216>();
+    rlx_take_registers<200>();
     walk(p, place, warp, lane);
   } else {
-    rlx_take_registers<216>();
+    rlx_take_registers<200>();
     read_out(p, place, warp, lane);
   }
 }
