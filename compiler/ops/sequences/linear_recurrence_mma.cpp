@@ -14,7 +14,7 @@ constexpr int64_t kChunkSteps = 64;
 constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
-constexpr int64_t kStateThreads = 256;
+constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
 constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
 
 int64_t record_words(const LinearRecurrence& r) {
@@ -30,6 +30,12 @@ bool has_whole_pieces(const OfferContext& at, const HeadSteps& view) {
   constexpr int64_t kPiece = 8;
   return view.batch % kPiece == 0 && view.step % kPiece == 0 && view.head % kPiece == 0 &&
          at.alignment(view.ref) >= 16;
+}
+
+// Results are stored by two columns.
+bool has_pairs(const OfferContext& at, const HeadSteps& view, int64_t columns) {
+  return columns % 2 == 0 && view.batch % 2 == 0 && view.step % 2 == 0 && view.head % 2 == 0 &&
+         at.alignment(view.ref) >= 4;
 }
 
 void dispatch_pairs(LowerContext& ctx, const LinearRecurrence& r, const TensorRef& partial) {
@@ -75,6 +81,7 @@ void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorR
   }
   dispatch.workgroup({static_cast<uint32_t>(kStateThreads), 1, 1})
       .define("RLX_PHASE", 2)
+      .define("RLX_Y_PAIRS", has_pairs(ctx, r.y, r.columns) ? 1 : 0)
       .size("RLX_CHUNKS", chunks)
       .generated("places.inc", recurrence_places(r, chunks))
       .grid(split_grid(state_groups(r)))
@@ -106,17 +113,18 @@ std::string mma_recurrence_refusal(const OfferContext& at, const LinearRecurrenc
   return {};
 }
 
-// Fitted on an H200 to 512 to 4096 steps of heads of 64 and 128 keys, within a quarter.
+// Fitted on an H200 to 64 to 4096 steps of heads of 64 and 128 keys, within a quarter.
 double mma_recurrence_microseconds(const OfferContext& at, const LinearRecurrence& r) {
-  const double pairs = r.corrects ? 4.5 : 2.5;  // of a multiprocessor, a record's
-  const double chunk = 1.0 + (r.corrects ? 2.9 : 2.1) * static_cast<double>(r.keys) / kMostKeys;
+  constexpr double kBegin = 1.9;                // of a workgroup that walks, before its first chunk
+  const double steps = r.corrects ? 11 : 8;     // however little there is to do
+  const double pairs = r.corrects ? 3.4 : 1.6;  // of a multiprocessor, a record's
+  const double chunk = 0.3 + (r.corrects ? 1.8 : 1.2) * static_cast<double>(r.keys) / kMostKeys;
   const int64_t multiprocessors = std::max<int64_t>(at.device().multiprocessors, 1);
   const int64_t chunks = ceil_div(r.steps.bound(), kChunkSteps);
   const int64_t records = r.batch.bound() * chunks * r.heads;
   const int64_t turns = ceil_div(state_groups(r).bound(), multiprocessors);
-  return 2 * at.device().step_microseconds +
-         pairs * static_cast<double>(records) / static_cast<double>(multiprocessors) +
-         chunk * static_cast<double>(chunks * turns);
+  return steps + pairs * static_cast<double>(records) / static_cast<double>(multiprocessors) +
+         static_cast<double>(turns) * (kBegin + chunk * static_cast<double>(chunks));
 }
 
 bool emit_mma_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
