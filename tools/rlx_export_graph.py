@@ -2,6 +2,7 @@
 """The graph that rlx_export writes: weights, symbols and nodes as schema/README.md has them, and the scope in which the
 handlers of ATen operators add nodes."""
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -117,6 +118,8 @@ class Graph:
         if value.is_Pow and value.exp.is_Integer and value.exp > 0:
             return " * ".join([inner(value.base)] * int(value.exp))
         kind = type(value).__name__
+        if kind in ("Max", "Min") and (part := self.decided(value, kind == "Max")) is not None:
+            return self.written(part, what)
         if kind in ("FloorDiv", "CleanDiv"):
             return " / ".join(inner(part) for part in value.args)
         if kind in ("Mod", "PythonMod") and value.args[1].is_Integer and value.args[1] > 0:
@@ -126,6 +129,21 @@ class Graph:
             # What is missing to a whole multiple.
             return f"(({inner(-number)} + {divisor - 1}) / {divisor}) * {divisor} - {inner(-number)}"
         raise Unsupported(f"{what} has the dimension {self.text(value)}, which a graph file cannot express")
+
+    def decided(self, value, largest):
+        """The part of a Max or a Min that is it at the ends of all ranges, where the parts are linear; None where there is none."""
+        symbols = sorted(value.free_symbols, key=str)
+        if any(symbol not in self.symbols for symbol in symbols):
+            return None
+        if any(not part.is_polynomial(*symbols) or sympy.total_degree(part, *symbols) > 1 for part in value.args):
+            return None
+        ends = itertools.product(*((self.symbols[symbol]["min"], self.symbols[symbol]["max"]) for symbol in symbols))
+        places = [dict(zip(symbols, end)) for end in ends]
+        for part in value.args:
+            rest = [other.subs(place) - part.subs(place) for other in value.args for place in places]
+            if all(difference <= 0 if largest else difference >= 0 for difference in rest):
+                return part
+        return None
 
     def text(self, value):
         """An expression with the user's names of symbols."""
