@@ -2,6 +2,7 @@
 // The reference of the graph fuzzer, step by step.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -194,6 +195,18 @@ double KnownValue::bound() const {
          kAccumulation * scale;
 }
 
+namespace {
+
+bool may_be_zero(const KnownValue& value) {
+  const std::vector<double> numbers = numbers_of(value.plain);
+  const double bound = value.bound();
+  return value.rounds() && !value.exact &&
+         std::any_of(numbers.begin(), numbers.end(),
+                     [bound](double number) { return std::fabs(number) <= bound; });
+}
+
+}  // namespace
+
 bool is_wild(const KnownValue& value) {
   constexpr double kLargest = 1000;
   for (const double number : numbers_of(value.plain)) {
@@ -235,6 +248,9 @@ std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
     if (value.rounds() && !moves) value.exact = false;
     if (value.rounds()) value.scale = std::max(scale, largest(value.plain));
     if (!value.exact) accumulate_error(value, node.op);
+    // Of x / x no error of x tells that it may be 0 / 0.
+    if (node.op == "div" && may_be_zero(*inputs[1]))
+      value.scale = std::numeric_limits<double>::infinity();
     value.stored.round_to_dtype();
     if (value.exact) value.plain = value.stored;
     values.push_back(std::move(value));
