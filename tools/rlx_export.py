@@ -35,11 +35,10 @@ import sys
 import tempfile
 import warnings
 
-import sympy
-
 TOOLS = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(TOOLS))
 try:
+    import sympy  # comes with PyTorch
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
 except ImportError as error:
