@@ -616,11 +616,15 @@ def rolled(s, x, shifts, dims):
         amount = expression(shift)
         if amount.could_extract_minus_sign():
             amount = expression(size) + amount
-        if not amount.is_nonnegative:
-            raise Unsupported(f"a roll by {shift}, which may be of either sign")
-        at = s.dims([expression(size) - amount])[0]
+        rest = expression(size) - amount
+        symbols = sorted(amount.free_symbols | rest.free_symbols, key=str)
+        is_known = all(symbol in s.graph.symbols for symbol in symbols)
+        if not is_known or any(part.subs(place) < 0 for part in (amount, rest) for place in s.graph.ends(symbols)):
+            raise Unsupported(f"a roll by {s.graph.text(expression(shift))} of {s.graph.text(expression(size))} elements, which may be more "
+                              "than there are, or of either sign")
+        at = s.dims([rest])[0]
         shape = [list(x.shape) for _ in range(2)]
-        shape[0][axis], shape[1][axis] = amount, expression(size) - amount
+        shape[0][axis], shape[1][axis] = amount, rest
         last = s.emit("slice", [x], dtype=x.dtype, shape=shape[0], axes=[axis], starts=[at], ends=[END], steps=[1])
         first = s.emit("slice", [x], dtype=x.dtype, shape=shape[1], axes=[axis], starts=[0], ends=[at], steps=[1])
         x = s.emit("concat", [last, first], dtype=x.dtype, shape=x.shape, axis=axis)

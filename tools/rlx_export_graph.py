@@ -137,13 +137,17 @@ class Graph:
             return None
         if any(not part.is_polynomial(*symbols) or sympy.total_degree(part, *symbols) > 1 for part in value.args):
             return None
-        ends = itertools.product(*((self.symbols[symbol]["min"], self.symbols[symbol]["max"]) for symbol in symbols))
-        places = [dict(zip(symbols, end)) for end in ends]
+        places = self.ends(symbols)
         for part in value.args:
             rest = [other.subs(place) - part.subs(place) for other in value.args for place in places]
             if all(difference <= 0 if largest else difference >= 0 for difference in rest):
                 return part
         return None
+
+    def ends(self, symbols):
+        """The symbols' values where each is its least or its largest."""
+        ends = itertools.product(*((self.symbols[symbol]["min"], self.symbols[symbol]["max"]) for symbol in symbols))
+        return [dict(zip(symbols, end)) for end in ends]
 
     def text(self, value):
         """An expression with the user's names of symbols."""
