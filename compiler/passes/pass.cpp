@@ -25,6 +25,8 @@ constexpr Pass kPasses[] = {
     {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
     {"fold-pads", "zeros around what conv and pools read into their pads", 1, PassStage::Neutral,
      fold_pads},
+    {"scale-channels", "convolutions of one element per channel as products of elements", 2,
+     PassStage::Neutral, scale_channels},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
     {"cut-joined", "parts of joined values as they were before", 2, PassStage::Neutral, cut_joined},
