@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n, o, co] = act(sum over taps t and c of x[n, o * stride + t * dilation - begin, c] * w[co, t, c] + bias[co] +
 //   residual[n, o, co]): an implicit matrix product on tensor cores of pixels [M = N * OUT, K = taps * C] with filters [Co, K].
-// Layout: channels last. x [N, H, W, C] with strides RLX_X_N, RLX_X_H, RLX_X_W; y and residual [M, Co] with rows RLX_Y_PITCH and
+// Layout: channels last. x [N, H, W, C] with strides RLX_X_N, RLX_X_H, RLX_X_W, or volumes [N, D, H, W, C] (RLX_VOLUMES 1, RLX_X_D); y and residual [M, Co] with rows RLX_Y_PITCH and
 //   RLX_RESIDUAL_PITCH elements apart. Addresses and strides are multiples of 16 bytes. Each form adds what it needs:
 //   lib/conv_ring.cuh in general, lib/conv_patch.cuh (RLX_PATCH 1) for images of few channels.
 // Programmatic launch: filters and bias are fetched before the kernel waits for its predecessors where RLX_PREFETCH 1 says that
 //   both are weights.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_WARPS_M, RLX_WARPS_N, RLX_WARPS_K, RLX_STAGES, RLX_SPLIT; RLX_IMAGES, RLX_CHANNELS,
-//   RLX_FILTERS; window as in conv_window.h (H and W), RLX_NO_PADS 1: no tap of it lies in a pad; images, sizes of an image and strides
+//   RLX_FILTERS; window as in conv_window.h, RLX_NO_PADS 1: no tap of it lies in a pad; images, sizes of an image and strides
 //   may be free sizes; RLX_WORDS as lib/conv_ring.cuh has it; storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
 //   RLX_TF32, where x is f32, 1: its values count as tf32.
@@ -48,13 +48,17 @@ RLX_PARAMS(ConvMmaParams);
 #ifndef RLX_WORDS
 #define RLX_WORDS 0
 #endif
+#ifndef RLX_VOLUMES
+#define RLX_VOLUMES 0
+#define RLX_X_D 0
+#endif
 #define RLX_SUMS_AGAIN (RLX_IS_F32 || RLX_BUNDLED > 1)
 #define RLX_IS_BF16_f16 false
 #define RLX_IS_BF16_bf16 true
 
 constexpr int kThreads = RLX_BLOCK_X;
 constexpr int kBytes = RLX_CAT(rlx_bytes_, RLX_X);
-#define RLX_PIXELS (RLX_OUT_H * RLX_OUT_W)  // of an image of y
+#define RLX_PIXELS (RLX_OUT_D * RLX_OUT_H * RLX_OUT_W)  // of an image of y
 #define RLX_ROWS (RLX_IMAGES * RLX_PIXELS)
 
 // Older architectures have no clusters: there the first workgroup of each tile does all of it.

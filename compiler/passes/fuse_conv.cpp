@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual and activation into conv; filters into the order that kernels read.
+#include <optional>
+
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_offers.h"
 #include "compiler/ops/vision/layouts.h"
@@ -98,10 +100,25 @@ struct FilterAxes {
   Ints stored;
   Ints seen;
 };
-const FilterAxes kChannelsLast = {.stored = {0, 2, 3, 1}, .seen = {0, 3, 1, 2}};
-const FilterAxes kChannelsLastOfRows = {.stored = {0, 2, 1}, .seen = {0, 2, 1}};
-const FilterAxes kFiltersLast = {.stored = {2, 3, 1, 0}, .seen = {3, 2, 0, 1}};
-const FilterAxes kFiltersLastOfRows = {.stored = {2, 1, 0}, .seen = {2, 1, 0}};
+// [Co, spatial.., C] and [spatial.., C, Co], of filters [Co, C, spatial..].
+FilterAxes channels_last_axes(size_t rank) {
+  FilterAxes axes{.stored = {0}, .seen = {0, rank - 1}};
+  for (size_t axis = 2; axis < rank; ++axis) {
+    axes.stored.emplace_back(axis);
+    axes.seen.emplace_back(axis - 1);
+  }
+  axes.stored.emplace_back(1);
+  return axes;
+}
+FilterAxes filters_last_axes(size_t rank) {
+  FilterAxes axes{.stored = {}, .seen = {rank - 1, rank - 2}};
+  for (size_t axis = 2; axis < rank; ++axis) {
+    axes.stored.emplace_back(axis);
+    axes.seen.emplace_back(axis - 2);
+  }
+  axes.stored.insert(axes.stored.end(), {1, 0});
+  return axes;
+}
 
 // The conv reads a weight of another order through a view.
 bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterAxes& order,
@@ -116,21 +133,22 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterAxes& order,
   return folded;
 }
 
-// nullptr where the weights stay as they are, as those of single taps do, or are none.
-const FilterAxes* wanted_order(const Module& module, const Graph& graph, const Node& conv,
-                               const PassOptions& options, const std::vector<bool>& channels_last) {
-  if (conv.op != OpId::conv || weight_of(module, graph, *conv.inputs[1]) == nullptr) return nullptr;
+// nullopt where the weights stay as they are, as those of single taps do, or are none.
+std::optional<FilterAxes> wanted_order(const Module& module, const Graph& graph, const Node& conv,
+                                       const PassOptions& options,
+                                       const std::vector<bool>& channels_last) {
+  if (conv.op != OpId::conv || weight_of(module, graph, *conv.inputs[1]) == nullptr)
+    return std::nullopt;
   const Shape& shape = graph.value(*conv.inputs[1]).type.shape;
   const Dim taps = element_count(Shape(shape.begin() + 2, shape.end()));
-  if (taps == 1) return nullptr;
+  if (taps == 1) return std::nullopt;
   if (channels_last[index_of(conv.outputs[0])] &&
       conv_follows_channels_last(offer_context(options), graph, conv))
-    return &kFiltersLast;
+    return filters_last_axes(shape.size());
   const FilterOrder order = layouts_of(options, graph, conv).filters;
-  const bool of_images = shape.size() == 4;
-  if (order == FilterOrder::FiltersLast) return of_images ? &kFiltersLast : &kFiltersLastOfRows;
-  if (shape[1] == 1 || order == FilterOrder::AsTheyAre) return nullptr;
-  return of_images ? &kChannelsLast : &kChannelsLastOfRows;
+  if (order == FilterOrder::FiltersLast) return filters_last_axes(shape.size());
+  if (shape[1] == 1 || order == FilterOrder::AsTheyAre) return std::nullopt;
+  return channels_last_axes(shape.size());
 }
 
 }  // namespace
@@ -153,9 +171,9 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
     const std::vector<bool> channels_last = channels_last_values(offer_context(options), graph);
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      const FilterAxes* wanted =
+      const std::optional<FilterAxes> wanted =
           wanted_order(module, graph, graph.node(id), options, channels_last);
-      if (wanted != nullptr && lay_out(module, graph, id, *wanted, diagnostics)) ++changed;
+      if (wanted && lay_out(module, graph, id, *wanted, diagnostics)) ++changed;
     }
   }
   return changed;

@@ -70,6 +70,8 @@ constexpr Pass kPasses[] = {
     {"round-attention", "halves beside caches of halves on matrix units, in precision mixed", 0,
      PassStage::PerTarget, round_attention},
     {"pad-heads", "heads filled up to what matrix units take", 2, PassStage::PerTarget, pad_heads},
+    {"pad-channels", "images of few channels filled up to what matrix units take", 2,
+     PassStage::PerTarget, pad_channels},
     {"fold-joined", "evaluate what merging made constant", 2, PassStage::PerTarget, fold_constants},
     {"sink-transposes", "elementwise nodes around a transpose beside each other", 2,
      PassStage::PerTarget, sink_transposes},

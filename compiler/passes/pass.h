@@ -141,6 +141,7 @@ size_t round_weights(Module& module, const PassOptions& options, Diagnostics& di
 // Fills heads up with zeros to a size that matrix units take, where that is faster than attention
 // of heads as they are.
 size_t pad_heads(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+size_t pad_channels(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the ropes of an attention's q and k, and the kv_append of its k and v, into rope_append.
 size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Precision mixed: halves as queries and results of attention over caches of halves, where matrix

@@ -16,8 +16,8 @@ bool scales(const Graph& graph, const Node& conv) {
   if (conv.inputs.size() > 3 && conv.inputs[3]) return false;
   const TensorType& x = graph.value(*conv.inputs[0]).type;
   const TensorType& w = graph.value(*conv.inputs[1]).type;
-  const bool is_point = std::all_of(w.shape.begin() + 1, w.shape.end(),
-                                    [](const Dim& size) { return size == 1; });
+  const bool is_point =
+      std::all_of(w.shape.begin() + 1, w.shape.end(), [](const Dim& size) { return size == 1; });
   const bool keeps_channels = x.shape[1] == 1 || w.shape[0] == x.shape[1];
   const auto all_are = [&conv](const char* name, int64_t wanted) {
     const Ints values = AttributeReader(*find_op(conv.op), conv.attributes).integers(name);

@@ -3,7 +3,7 @@
 // copies that zero what lies in the pads, 16-byte pieces swizzled by the row); every warp takes a part of the tile and, of each
 // step, a part of K. The parts of K, of the warps and then of the cluster's workgroups, are summed in a fixed order through shared
 // memory.
-// Layout: x's channels are dense, those of a bundle a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
+// Layout: x's channels are dense, those of a bundle a multiple of 16 bytes; w [Co, KERNEL_D, KERNEL_H, KERNEL_W, C] dense.
 // Groups: RLX_BUNDLED of them that stand side by side are multiplied as one bundle of RLX_CHANNELS by RLX_FILTERS, of RLX_BUNDLES (both 1
 // where undefined). Filters have zeros for the channels of their bundle's other groups; where a sum is not finite, which those may have
 // made, it is computed again by f32 fused multiply-adds of its own group.
@@ -24,7 +24,7 @@ constexpr int kPiece = kPieceBytes / kBytes;  // elements
 constexpr int kStepBytes = 128;
 constexpr int kStep = kStepBytes / kBytes;  // elements of K
 constexpr int kPieces = kStepBytes / kPieceBytes;
-constexpr int kTaps = RLX_KERNEL_H * RLX_KERNEL_W;
+constexpr int kTaps = RLX_KERNEL_D * RLX_KERNEL_H * RLX_KERNEL_W;
 #define RLX_DEPTH (kTaps * RLX_CHANNELS)
 // Of a group.
 #define RLX_OWN_CHANNELS (RLX_CHANNELS / RLX_BUNDLED)
@@ -96,17 +96,42 @@ RLX_FN int rlx_quotient(int n, int inverse) { return int(__umulhi(rlx_u32(n) * 4
 #define RLX_QUOTIENT(n, size) ((n) / RLX_CAT(RLX_, size))
 #endif
 
+// A place of x from a pixel's first one on, or a pixel of it.
+struct Place {
+  int d;
+  int h;
+  int w;
+};
+RLX_FN Place place_of_tap(int tap) {
+  Place place;
+  place.d = RLX_VOLUMES ? tap / (RLX_KERNEL_H * RLX_KERNEL_W) * RLX_DILATION_D : 0;
+  place.h = (RLX_VOLUMES ? tap / RLX_KERNEL_W % RLX_KERNEL_H : tap / RLX_KERNEL_W) * RLX_DILATION_H;
+  place.w = tap % RLX_KERNEL_W * RLX_DILATION_W;
+  return place;
+}
+// Where the window of a pixel of y begins, which stands in `line` of its image; whether a place lies in x. Macros, as a function apart
+// has the sizes in words of its own.
+#define RLX_WINDOW_BEGIN(pixel, line)                                                   \
+  (Place{RLX_VOLUMES ? (line) / RLX_OUT_H * RLX_STRIDE_D - RLX_BEGIN_D : 0,             \
+         (RLX_VOLUMES ? (line) % RLX_OUT_H : (line)) * RLX_STRIDE_H - RLX_BEGIN_H,      \
+         ((pixel) - (line) * RLX_OUT_W) * RLX_STRIDE_W - RLX_BEGIN_W})
+#define RLX_IS_INSIDE(d, h, w) \
+  ((!RLX_VOLUMES || rlx_u32(d) < rlx_u32(RLX_IN_D)) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W))
+
 #if RLX_SUMS_AGAIN
 RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZES) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
+  const Place begin = RLX_WINDOW_BEGIN(pixel, pixel / RLX_OUT_W);
   float sum = 0.0f;
   RLX_LOOP for (int tap = 0; tap < kTaps && sum == sum; ++tap) {  // NaN stays what it is
-    const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W * RLX_DILATION_H;
-    const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
-    const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
+    const Place further = place_of_tap(tap);
+    const int d = begin.d + further.d;
+    const int h = begin.h + further.h;
+    const int w = begin.w + further.w;
+    const bool inside = RLX_IS_INSIDE(d, h, w);
     const int first = filter / RLX_OWN_FILTERS * RLX_OWN_CHANNELS;
-    const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + first;
+    const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(d) * RLX_X_D + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + first;
     const rlx_i64 weights = rlx_i64(filter) * RLX_OWN_DEPTH + tap * RLX_OWN_CHANNELS;
     RLX_LOOP for (int c = 0; c < RLX_OWN_CHANNELS && sum == sum; ++c) {
       sum = fmaf(inside ? RLX_CAT(rlx_load_, RLX_X)(p.x, from + c) : 0.0f, RLX_CAT(rlx_load_, RLX_X)(p.w, weights + c), sum);
@@ -122,20 +147,17 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZE
 
 struct Pixel {
   int offset;  // of the window's first element, in elements; may lie before x
-  int h;       // row and column of the window's first tap
-  int w;
+  Place begin;
 };
 RLX_FN Pixel pixel_of(int row) {
   const bool inside = row < RLX_ROWS;
   if (kNoPads && !inside) row = RLX_ROWS - 1;  // its products are not stored
   const int image = RLX_QUOTIENT(row, PIXELS);
   const int pixel = row - image * RLX_PIXELS;
-  const int line = RLX_QUOTIENT(pixel, OUT_W);
   Pixel place;
-  place.h = line * RLX_STRIDE_H - RLX_BEGIN_H;
-  place.w = (pixel - line * RLX_OUT_W) * RLX_STRIDE_W - RLX_BEGIN_W;
-  place.offset = image * RLX_X_N + place.h * RLX_X_H + place.w * RLX_X_W;
-  if (!inside) place.h = -(1 << 24);  // outside, whatever the tap
+  place.begin = RLX_WINDOW_BEGIN(pixel, RLX_QUOTIENT(pixel, OUT_W));
+  place.offset = image * RLX_X_N + place.begin.d * RLX_X_D + place.begin.h * RLX_X_H + place.begin.w * RLX_X_W;
+  if (!inside) place.begin.h = -(1 << 24);  // outside, whatever the tap
   return place;
 }
 
@@ -143,7 +165,7 @@ RLX_FN Pixel pixel_of(int row) {
 // before the next channels: measured, 1 % of ResNet-50 at batch 32; smaller products lose as much.
 constexpr bool kTapsFirst = RLX_WGMMA && kWholeTaps;
 struct Depth {
-  int k;  // in w's order: [KERNEL_H, KERNEL_W, C]
+  int k;  // in w's order: [KERNEL_D, KERNEL_H, KERNEL_W, C]
   int tap;
   int channel;
   bool inside;
@@ -192,13 +214,12 @@ RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, const Depth& depth, int first,
 }
 
 RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, const Depth& depth, const Pixel (&pixels)[kRowsA], int row, int column) {
-  const int tap_h = depth.tap / RLX_KERNEL_W * RLX_DILATION_H;
-  const int tap_w = depth.tap % RLX_KERNEL_W * RLX_DILATION_W;
-  const int offset = tap_h * RLX_X_H + tap_w * RLX_X_W + depth.channel;
+  const Place tap = place_of_tap(depth.tap);
+  const int offset = tap.d * RLX_X_D + tap.h * RLX_X_H + tap.w * RLX_X_W + depth.channel;
   const rlx_u32 to = slot + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
   RLX_UNROLL for (int i = 0; i < kRowsA; ++i) {
-    const bool inside = depth.inside && (kNoPads || (rlx_u32(pixels[i].h + tap_h) < rlx_u32(RLX_IN_H) &&
-                                                     rlx_u32(pixels[i].w + tap_w) < rlx_u32(RLX_IN_W)));
+    const Place begin = pixels[i].begin;
+    const bool inside = depth.inside && (kNoPads || RLX_IS_INSIDE(begin.d + tap.d, begin.h + tap.h, begin.w + tap.w));
     const rlx_ptr from = x + rlx_ptr(rlx_i64(inside ? pixels[i].offset + offset : 0) * kBytes);
     rlx_copy16_async(to + i * kRowStride * kStepBytes, from, inside ? 16u : 0u);
   }

@@ -33,6 +33,9 @@ RLX_PARAMS(MatmulParams);
 RLX_LANE_LOADER(load_columns, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
 
 #if RLX_WINDOWS
+#ifndef RLX_VOLUMES
+#define RLX_VOLUMES 0
+#endif
 #if RLX_FEW_LINES
 #define RLX_LINE_QUOTIENT(n, d) rlx_small_quotient(n, d)
 #else
@@ -41,6 +44,7 @@ RLX_LANE_LOADER(load_columns, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTO
 // The output pixel that a line is.
 struct LanePlace {
   rlx_u32 image;
+  int d;
   int h;
   int w;
 };
@@ -49,8 +53,16 @@ RLX_FN LanePlace place_of(rlx_u32 line) {
   const rlx_u32 kept = min(line, rlx_u32(RLX_M) - 1u);
   const rlx_u32 row = RLX_LINE_QUOTIENT(kept, rlx_u32(RLX_OUT_W));
   LanePlace place;
+#if RLX_VOLUMES
+  const rlx_u32 plane = RLX_LINE_QUOTIENT(row, rlx_u32(RLX_OUT_H));
+  place.image = RLX_LINE_QUOTIENT(plane, rlx_u32(RLX_OUT_D));
+  place.d = int(plane - place.image * rlx_u32(RLX_OUT_D));
+  place.h = int(row - plane * rlx_u32(RLX_OUT_H));
+#else
   place.image = RLX_LINE_QUOTIENT(row, rlx_u32(RLX_OUT_H));
+  place.d = 0;
   place.h = int(row - place.image * rlx_u32(RLX_OUT_H));
+#endif
   place.w = int(kept - row * rlx_u32(RLX_OUT_W));
   return place;
 }
@@ -60,14 +72,23 @@ RLX_FN LanePlace next_place(LanePlace place, rlx_u32 line) {
   const bool ends_row = place.w == RLX_OUT_W;
   place.w = ends_row ? 0 : place.w;
   place.h += ends_row ? 1 : 0;
+#if RLX_VOLUMES
+  const bool ends_plane = place.h == RLX_OUT_H;
+  place.h = ends_plane ? 0 : place.h;
+  place.d += ends_plane ? 1 : 0;
+  const bool ends_image = place.d == RLX_OUT_D;
+  place.d = ends_image ? 0 : place.d;
+#else
   const bool ends_image = place.h == RLX_OUT_H;
   place.h = ends_image ? 0 : place.h;
+#endif
   place.image += ends_image ? 1u : 0u;
   return place;
 }
 // The first tap of a line's window, which may lie in the pads.
 struct LaneWindow {
   RLX_INDEX at;
+  int d;
   int h;
   int w;
 };
@@ -77,6 +98,11 @@ RLX_FN LaneWindow window_of(LanePlace place) {
   window.w = place.w * RLX_STRIDE_W - RLX_BEGIN_W;
   window.at = RLX_INDEX(place.image) * RLX_INDEX(RLX_X_N) + RLX_INDEX(window.h) * RLX_INDEX(RLX_X_H) +
               RLX_INDEX(window.w) * RLX_INDEX(RLX_X_W);
+  window.d = 0;
+#if RLX_VOLUMES
+  window.d = place.d * RLX_STRIDE_D - RLX_BEGIN_D;
+  window.at += RLX_INDEX(window.d) * RLX_INDEX(RLX_X_D);
+#endif
   return window;
 }
 // Channel 0 of the pixel under a tap; 0, and not inside, in the pads.
@@ -84,17 +110,24 @@ struct LanePixel {
   RLX_INDEX at;
   bool inside;
 };
-RLX_FN LanePixel pixel_of(LaneWindow window, int row, int column) {
+RLX_FN LanePixel pixel_of(LaneWindow window, int plane, int row, int column) {
   const int tap_h = row * RLX_DILATION_H;
   const int tap_w = column * RLX_DILATION_W;
   LanePixel pixel;
   pixel.inside = rlx_u32(window.h + tap_h) < rlx_u32(RLX_IN_H) && rlx_u32(window.w + tap_w) < rlx_u32(RLX_IN_W);
-  pixel.at = pixel.inside ? window.at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W) : RLX_INDEX(0);
+  RLX_INDEX at = window.at;
+#if RLX_VOLUMES
+  const int tap_d = plane * RLX_DILATION_D;
+  pixel.inside = pixel.inside && rlx_u32(window.d + tap_d) < rlx_u32(RLX_IN_D);
+  at += RLX_INDEX(tap_d) * RLX_INDEX(RLX_X_D);
+#endif
+  pixel.at = pixel.inside ? at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W) : RLX_INDEX(0);
   return pixel;
 }
 // What a depth is where taps have all channels: counted, as a division by the number of channels costs more than what it leads to.
 struct LaneDepth {
   rlx_u32 channel;
+  int tap_d;
   int tap_h;
   int tap_w;
 };
@@ -106,6 +139,11 @@ RLX_FN LaneDepth next_depth(LaneDepth depth) {
   const bool ends_row = depth.tap_w == RLX_KERNEL_W;
   depth.tap_w = ends_row ? 0 : depth.tap_w;
   depth.tap_h += ends_row ? 1 : 0;
+#if RLX_VOLUMES
+  const bool ends_plane = depth.tap_h == RLX_KERNEL_H;
+  depth.tap_h = ends_plane ? 0 : depth.tap_h;
+  depth.tap_d += ends_plane ? 1 : 0;
+#endif
   return depth;
 }
 #else
@@ -131,6 +169,7 @@ RLX_FN LaneRows rows_from(rlx_u32 first) {
     place = next_place(place, first + j);
   }
   rows.depth.channel = 0u;
+  rows.depth.tap_d = 0;
   rows.depth.tap_h = 0;
   rows.depth.tap_w = 0;
 #endif
@@ -138,9 +177,14 @@ RLX_FN LaneRows rows_from(rlx_u32 first) {
 }
 RLX_FN void turn_to_tap(RLX_INOUT(LaneRows) rows, rlx_u32 tap) {
 #if RLX_WINDOWS == 1
-  const int row = int(tap / rlx_u32(RLX_KERNEL_W));
+  int row = int(tap / rlx_u32(RLX_KERNEL_W));
   const int column = int(tap % rlx_u32(RLX_KERNEL_W));
-  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.pixels[j] = pixel_of(rows.windows[j], row, column);
+  int plane = 0;
+#if RLX_VOLUMES
+  plane = row / RLX_KERNEL_H;
+  row -= plane * RLX_KERNEL_H;
+#endif
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.pixels[j] = pixel_of(rows.windows[j], plane, row, column);
 #endif
 }
 // values[i] becomes depth `depth + i`, of the tap with RLX_WINDOWS 1.
@@ -158,7 +202,7 @@ RLX_FN void load_lane_rows(rlx_ptr a, LaneRows rows, rlx_u32 depth, rlx_u32 dept
     const RLX_INDEX channel = RLX_INDEX(at.channel) * RLX_INDEX(RLX_X_C);
     rlx_acc4_t loaded = rlx_acc4_splat(0);
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
-      const LanePixel pixel = pixel_of(rows.windows[j], at.tap_h, at.tap_w);
+      const LanePixel pixel = pixel_of(rows.windows[j], at.tap_d, at.tap_h, at.tap_w);
       const rlx_acc_t value = RLX_ELEMENT(RLX_A, a, pixel.at + channel);
       loaded[j] = pixel.inside ? value : rlx_acc_t(0);
     }
@@ -171,7 +215,7 @@ RLX_FN void load_lane_rows(rlx_ptr a, LaneRows rows, rlx_u32 depth, rlx_u32 dept
 }
 
 #if RLX_WINDOWS == 1
-#define RLX_TAPS (RLX_KERNEL_H * RLX_KERNEL_W)
+#define RLX_TAPS (RLX_KERNEL_D * RLX_KERNEL_H * RLX_KERNEL_W)
 #define RLX_DEPTHS (RLX_CHANNELS)
 #else
 #define RLX_TAPS 1

@@ -59,6 +59,34 @@ void add_ranks_and_windows(std::vector<Case>& cases) {
       conv("without bias", tensor(DType::f32, {1, 2, 5, 5}), tensor(DType::f32, {3, 2, 3, 3})));
 }
 
+// Of channels in whole vectors and not: pads, strides and dilations that differ by axis, volumes
+// that are smaller than a window, several, of a residual.
+void add_volumes(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const std::string text = " " + std::string(name_of(dtype));
+    cases.push_back(conv_of("3-d 3x3x3 of 8 channels" + text, {2, 8, 4, 5, 6}, {12, 8, 3, 3, 3},
+                            R"({"pads": [1, 1, 1], "activation": "relu"})", dtype));
+    cases.push_back(conv_of(
+        "3-d strides, dilations, pads of each axis" + text, {1, 8, 5, 8, 9}, {8, 8, 2, 3, 4},
+        R"({"stride": [2, 1, 3], "dilation": [1, 2, 1], "pads": [1, 0, 2, 0, 2, 1]})", dtype));
+    cases.push_back(conv_of("3-d 1x1x1" + text, {1, 32, 3, 4, 5}, {40, 32, 1, 1, 1}, "{}", dtype));
+    cases.push_back(conv_of("3-d 1x1x1 stride 2" + text, {1, 64, 3, 5, 5}, {72, 64, 1, 1, 1},
+                            R"({"stride": [2, 2, 2]})", dtype));
+    cases.push_back(conv_of("3-d 3x7x7 of 3 channels" + text, {1, 3, 4, 17, 19}, {16, 3, 3, 7, 7},
+                            R"({"stride": [1, 2, 2], "pads": [1, 3, 3]})", dtype));
+    cases.push_back(conv_of("3-d groups = 2" + text, {1, 16, 4, 5, 6}, {12, 8, 3, 3, 3},
+                            R"({"groups": 2, "pads": [1, 1, 1]})", dtype));
+  }
+  cases.push_back(conv_of("3-d window larger than the volume", {3, 8, 1, 2, 1}, {8, 8, 3, 5, 3},
+                          R"({"pads": [1, 2, 1]})"));
+  cases.push_back(conv_of("3-d over several tiles", {2, 64, 5, 6, 7}, {136, 64, 3, 3, 3},
+                          R"({"pads": [1, 1, 1]})", DType::f16));
+  Case residual = conv_of("3-d residual", {1, 8, 3, 6, 5}, {8, 8, 3, 3, 3},
+                          R"({"pads": [1, 1, 1], "activation": "silu"})", DType::f16);
+  residual.inputs.push_back(tensor(DType::f16, {1, 8, 3, 6, 5}));
+  cases.push_back(residual);
+}
+
 void add_groups(std::vector<Case>& cases) {
   cases.push_back(
       conv_of("T112 groups = 2", {2, 6, 7, 7}, {10, 3, 3, 3}, R"({"groups": 2, "pads": [1, 1]})"));
@@ -425,6 +453,7 @@ std::vector<Case> conv_cases() {
   std::vector<Case> cases;
   add_golden(cases);
   add_ranks_and_windows(cases);
+  add_volumes(cases);
   add_groups(cases);
   add_pointwise(cases);
   add_sizes(cases);

@@ -6,7 +6,8 @@ namespace rlx::test {
 namespace {
 
 Module image_with(const std::string& w, const std::string& attributes,
-                  const std::string& inputs = R"("x", "w")", const std::string& x = "[2, 3, 4, 5]") {
+                  const std::string& inputs = R"("x", "w")",
+                  const std::string& x = "[2, 3, 4, 5]") {
   return module_of(R"("inputs": [)" + input_text("x", x) + ", " + input_text("w", w) + ", " +
                    input_text("b", "[3]") + ", " + input_text("r", "[2, 3, 4, 5]") +
                    R"(], "nodes": [)" + op_text("conv", inputs, "y", attributes) +
@@ -19,14 +20,13 @@ TEST_CASE("filters of one element over one channel multiply it") {
   Module plain = image_with("[3, 1, 1, 1]", R"("groups": 3)");
   CHECK(apply_keeping_values(scale_channels, plain) == 1);
   CHECK(node_lines(plain) == Lines{"reshape(w)", "mul(x, y.reshape)"});
-  Module with_bias = image_with("[3, 1, 1, 1]", R"("groups": 3, "dilation": [2, 2])",
-                                R"("x", "w", "b")");
+  Module with_bias =
+      image_with("[3, 1, 1, 1]", R"("groups": 3, "dilation": [2, 2])", R"("x", "w", "b")");
   CHECK(apply_keeping_values(scale_channels, with_bias) == 1);
-  Module mixed = module_of(R"("inputs": [)" + input_text("x", "[2, 3, 4]", "f16") + ", " +
-                           input_text("w", "[3, 1, 1]", "f16") + ", " + input_text("b", "[3]") +
-                           R"(], "nodes": [)" +
-                           op_text("conv", R"("x", "w", "b")", "y", R"("groups": 3)") +
-                           R"(], "outputs": ["y"])");
+  Module mixed = module_of(
+      R"("inputs": [)" + input_text("x", "[2, 3, 4]", "f16") + ", " +
+      input_text("w", "[3, 1, 1]", "f16") + ", " + input_text("b", "[3]") + R"(], "nodes": [)" +
+      op_text("conv", R"("x", "w", "b")", "y", R"("groups": 3)") + R"(], "outputs": ["y"])");
   CHECK(apply_keeping_values(scale_channels, mixed) == 1);
   CHECK(node_lines(mixed).back() == "cast(y.fma)");
   Module wider = image_with("[3, 1, 1, 1]", "", R"("x", "w", "b")", "[2, 1, 4, 5]");

@@ -81,4 +81,14 @@ void define_window(DispatchBuilder<Params>& dispatch, const Window& window) {
   }
 }
 
+// Where the window of an image begins and goes on: "RLX_X_N", "RLX_X_H", "RLX_X_W", and of volumes
+// [N, C, D, H, W] "RLX_X_D" beside "RLX_VOLUMES" 1. Images have two spatial dims or three.
+template <typename Params>
+void define_image(DispatchBuilder<Params>& dispatch, const Strides& strides) {
+  const std::array<Dim, kSpatialDims> spatial = spatial_strides(strides);
+  dispatch.size("RLX_X_N", strides[0]).size("RLX_X_H", spatial[1]).size("RLX_X_W", spatial[2]);
+  if (strides.size() == 2 + kSpatialDims)
+    dispatch.define("RLX_VOLUMES", 1).size("RLX_X_D", spatial[0]);
+}
+
 }  // namespace rlx

@@ -77,22 +77,20 @@ void define_rows(CoopDispatch& dispatch, const Product& product, const CoopProbl
 
 void define_windows(CoopDispatch& dispatch, const Product& product, const WindowLines& lines) {
   const TensorRef& x = product.a.ref;
-  const int64_t taps = lines.window.kernel[1] * lines.window.kernel[2];
+  const int64_t taps = lines.window.taps();
   define_window(dispatch, lines.window);
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
       .define("RLX_A_BY_LINE", 0)
       .define("RLX_CHANNELS", product.k / taps)
-      .size("RLX_X_N", x.strides[0])
-      .size("RLX_X_C", x.strides[1])
-      .size("RLX_X_H", x.strides[2])
-      .size("RLX_X_W", x.strides[3]);
+      .size("RLX_X_C", x.strides[1]);
+  define_image(dispatch, x.strides);
   if (lines.bundled > 1) dispatch.define("RLX_BUNDLED", lines.bundled);
 }
 
 // Of windows; filters of bundles come in pieces of one group's channels.
 OperandPieces window_pieces(const Product& product, const WindowLines& lines) {
   constexpr int64_t kPieceElements = kWidestAccessBytes / kElementBytes;
-  const int64_t taps = lines.window.kernel[1] * lines.window.kernel[2];
+  const int64_t taps = lines.window.taps();
   const int64_t own_channels = product.k.bound() / taps / lines.bundled;
   OperandPieces pieces;
   if (lines.bundled > 1) {

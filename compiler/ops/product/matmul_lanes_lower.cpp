@@ -105,9 +105,11 @@ LaneProblem in_words(SizeWords& words, LaneProblem problem) {
 Dim window_reach(const LaneProblem& problem) {
   const Window& window = problem.lines->window;
   const Strides& strides = problem.product.a.ref.strides;
+  const std::array<Dim, kSpatialDims> spatial = spatial_strides(strides);
   return reach_of(problem.images, strides[0]) +
          reach_of(problem.product.k / window.taps(), strides[1]) +
-         reach_of(window.in[1], strides[2]) + reach_of(window.in[2], strides[3]);
+         reach_of(window.in[0], spatial[0]) + reach_of(window.in[1], spatial[1]) +
+         reach_of(window.in[2], spatial[2]);
 }
 
 void put_reaches(LaneProblem& problem) {
@@ -141,11 +143,9 @@ uint32_t define_lane_windows(LaneDispatch& dispatch, const Product& product,
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
       .define("RLX_FEW_LINES", product.m.range().most < kFewLines ? 1 : 0)
       .size("RLX_CHANNELS", product.k / lines.window.taps())
-      .size("RLX_X_N", x.strides[0])
       .size("RLX_X_C", x.strides[1])
-      .size("RLX_X_H", x.strides[2])
-      .size("RLX_X_W", x.strides[3])
       .define("RLX_ODD_DEPTHS", lines.in_pieces || product.k.divides_by(2) ? 0 : 1);
+  define_image(dispatch, x.strides);
   return vector_bytes(x, lines.in_pieces);
 }
 

@@ -6,8 +6,8 @@
 
 namespace rlx {
 
-// The lines of a are windows of two spatial dims instead of rows of a matrix; their depths count
-// taps (h, w), each with all channels.
+// The lines of a are windows of two or three spatial dims instead of rows of a matrix; their depths
+// count taps (d, h, w), each with all channels.
 struct WindowLines {
   Window window;
   // Channels are neighbours, each pixel is whole aligned pieces: of 16 bytes for matmul_coop

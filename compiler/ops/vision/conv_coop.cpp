@@ -26,7 +26,7 @@ TensorRef packed_filters(LowerContext& ctx, const TensorRef& w) {
 TensorRef as_lines(const TensorRef& ref) {
   const Shape& shape = ref.shape();
   TensorRef lines = ref;
-  lines.type.shape = {shape[0] * shape[2] * shape[3], shape[1]};
+  lines.type.shape = {element_count(shape) / shape[1], shape[1]};
   lines.strides = {pixel_pitch(ref).value(), 1};
   return lines;
 }

@@ -21,7 +21,6 @@ std::string lanes_problem_refusal(const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   if (accumulator_of(conv.x.dtype()) == DType::f64) return "operands of f64";
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
-  if (conv.window.rank > 2) return "images of three dims";
   if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (conv.groups > 1 && conv.group_in == 1 && conv.group_out <= kMostFiltersPerChannel)
     return "a depthwise convolution";
@@ -34,7 +33,7 @@ std::string lanes_problem_refusal(const ConvProblem& problem) {
   return largest > kRowLimit ? "more elements than it counts" : "";
 }
 
-// Filters [Co, C/g, H, W] as the columns of a product, in the order of taps.
+// Filters [Co, C/g, (D,) H, W] as the columns of a product, in the order of taps.
 ProductOperand filter_columns(LowerContext& ctx, const Convolution& conv) {
   const Shape& shape = conv.w.shape();
   if (conv.window.taps() == 1) {
@@ -43,8 +42,10 @@ ProductOperand filter_columns(LowerContext& ctx, const Convolution& conv) {
             .line = conv.group_in,
             .depth = 1};
   }
-  const Dim row = shape[3] * shape[1] * shape[0];
-  const Strides filters_last = {1, shape[0], row, shape[1] * shape[0]};
+  Strides filters_last = {1, shape[0]};
+  filters_last.resize(shape.size());
+  Dim step = shape[1] * shape[0];
+  for (size_t axis = shape.size(); axis-- > 2; step = step * shape[axis]) filters_last[axis] = step;
   TensorRef w = conv.w;
   // The stride of an axis of size 1 says nothing.
   for (size_t axis = 0; axis < filters_last.size(); ++axis) {

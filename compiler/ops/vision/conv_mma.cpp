@@ -71,7 +71,7 @@ bool is_weight(const LowerContext& ctx, const TensorRef& ref) {
 
 // No tap lies beside the image, whatever its size.
 bool has_no_pads(const Window& window) {
-  for (const size_t d : {1, 2}) {
+  for (size_t d = 0; d < kSpatialDims; ++d) {
     const Dim last =
         (window.out[d] - 1) * window.stride[d] + (window.kernel[d] - 1) * window.dilation[d];
     const Dim spare = window.in[d] - 1 - last;
@@ -89,12 +89,10 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
       .define("RLX_NO_PADS", has_no_pads(conv.window) ? 1 : 0)
       .define("RLX_X", std::string(name_of(conv.x.dtype())))
       .define("RLX_Y", std::string(name_of(conv.y.dtype())))
-      .size("RLX_X_N", operands.x.strides[0])
-      .size("RLX_X_H", operands.x.strides[2])
-      .size("RLX_X_W", operands.x.strides[3])
       .define("RLX_Y_PITCH", *pixel_pitch(operands.y))
       .define("RLX_PREFETCH", early ? 1 : 0)
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
+  define_image(dispatch, operands.x.strides);
   if (conv.x.dtype() == DType::f32) dispatch.define("RLX_TF32", rounds_to_tf32(ctx) ? 1 : 0);
   if (!conv.activation.none())
     dispatch.generated(kEpilogue, activation_source(conv.activation, DType::f32));
@@ -188,8 +186,8 @@ std::optional<RingInverses> ring_inverses(const Convolution& conv, const Operand
     return std::ranges::all_of(ref.strides,
                                [](const Dim& stride) { return !stride.is_free() && stride >= 0; });
   };
-  if (conv.groups != 1 || has_free_sizes(conv.window) || conv.images.is_free() ||
-      !is_fixed(operands.x) || !is_fixed(operands.y))
+  if (conv.groups != 1 || conv.window.rank > 2 || has_free_sizes(conv.window) ||
+      conv.images.is_free() || !is_fixed(operands.x) || !is_fixed(operands.y))
     return std::nullopt;
   const int64_t pixels = conv.window.out_count().bound();
   const int64_t rows = conv.images.bound() * pixels + tiling.tile.tile_m;
@@ -412,7 +410,7 @@ bool emit(LowerContext& ctx, Form form, const Convolution& given) {
 }
 
 TensorRef as_image(TensorRef ref) {
-  if (ref.shape().size() == 4) return ref;
+  if (ref.shape().size() > 3) return ref;
   ref.strides.insert(ref.strides.begin() + 2, ref.shape()[2] * ref.strides[2]);
   ref.type.shape.insert(ref.type.shape.begin() + 2, 1);
   return ref;
@@ -429,7 +427,6 @@ Convolution of_images(Convolution conv) {
 }
 
 std::string conv_matrix_refusal(const Convolution& conv) {
-  if (conv.window.rank > 2) return "images of three dims";
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
   if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (element_count(conv.w.shape()) == 0) return "nothing to add";
@@ -488,6 +485,7 @@ std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& proble
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
   if (problem.conv.groups != 1) return "several groups";
   if (problem.conv.window.rank == 1) return "rows of pixels, of which a patch holds few";
+  if (problem.conv.window.rank > 2) return "volumes";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
   if (!patch_tiling(at, problem.conv)) return "patches that shared memory does not hold";
   return few_products_refusal(at, problem, at.device().conv.start + conv_patch_bound(at, problem));

@@ -67,6 +67,7 @@ std::string conv_wgmma_refusal(const OfferContext& at, const ConvProblem& proble
   const Convolution& conv = problem.conv;
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
+  if (conv.window.rank > 2) return "volumes";
   if (conv.groups != 1) return "several groups";
   if (conv.bias && !conv.bias->dense()) return "a bias that is no dense vector";
   return wgmma_window_refusal(at, expected_product(at, conv));

@@ -18,9 +18,9 @@
 namespace rlx {
 namespace {
 
-// Rows of pixels [N, C, W] or images [N, C, H, W].
+// Rows of pixels [N, C, W], images [N, C, H, W] or volumes [N, C, D, H, W].
 bool has_pixels(const Shape& shape) {
-  return shape.size() == 3 || shape.size() == 4;
+  return shape.size() >= 3 && shape.size() <= 5;
 }
 
 class LayoutChoice {

@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of images as lines of a product: line m is the window of output pixel m of [images, OUT_H, OUT_W]; its depth counts taps
-// (h, w), each with all channels.
-// Layout: x [images, C, H, W] with strides RLX_X_N, RLX_X_C, RLX_X_H, RLX_X_W, elements of 16 bits. RLX_WINDOWS 1: channels are
+// Windows of images as lines of a product: line m is the window of output pixel m of [images, OUT_D, OUT_H, OUT_W]; its depth
+// counts taps (d, h, w), each with all channels. With RLX_VOLUMES 0 there is no D.
+// Layout: x [images, C, D, H, W] with strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W, elements of 16 bits. RLX_WINDOWS 1: channels are
 //   neighbours and every pixel is whole aligned pieces of 16 bytes; 2: any strides, element by element.
-// Specializations: window as in conv_window.h (H and W); RLX_CHANNELS; RLX_M lines, RLX_K = taps * channels; RLX_TILE_M, RLX_TILE_K.
+// Specializations: window as in conv_window.h; RLX_CHANNELS; RLX_M lines, RLX_K = taps * channels; RLX_TILE_M, RLX_TILE_K.
 #ifndef RLX_LIB_WINDOW_LINES_GLSL
 #define RLX_LIB_WINDOW_LINES_GLSL
+
+#ifndef RLX_VOLUMES
+#define RLX_VOLUMES 0
+#define RLX_X_D 0
+#endif
 
 // The first tap's pixel, which may lie in the pads, and its element 0.
 struct WindowLine {
   RLX_INDEX at;
+  int d;
   int h;
   int w;
 };
 RLX_FN WindowLine rlx_window_line(rlx_u32 line) {
-  const rlx_u32 pixel = line % rlx_u32(RLX_OUT_H * RLX_OUT_W);
-  const rlx_u32 image = line / rlx_u32(RLX_OUT_H * RLX_OUT_W);
-  const int h = int(pixel / rlx_u32(RLX_OUT_W)) * RLX_STRIDE_H - RLX_BEGIN_H;
-  const int w = int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W;
+  const rlx_u32 pixel = line % rlx_u32(RLX_OUT_D * RLX_OUT_H * RLX_OUT_W);
+  const rlx_u32 image = line / rlx_u32(RLX_OUT_D * RLX_OUT_H * RLX_OUT_W);
+  rlx_u32 row = pixel / rlx_u32(RLX_OUT_W);
   WindowLine result;
-  result.at = RLX_INDEX(image) * RLX_INDEX(RLX_X_N) + RLX_INDEX(h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(w) * RLX_INDEX(RLX_X_W);
+  result.d = 0;
+#if RLX_VOLUMES
+  result.d = int(row / rlx_u32(RLX_OUT_H)) * RLX_STRIDE_D - RLX_BEGIN_D;
+  row %= rlx_u32(RLX_OUT_H);
+#endif
+  const int h = int(row) * RLX_STRIDE_H - RLX_BEGIN_H;
+  const int w = int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W;
+  result.at = RLX_INDEX(image) * RLX_INDEX(RLX_X_N) + RLX_INDEX(result.d) * RLX_INDEX(RLX_X_D) + RLX_INDEX(h) * RLX_INDEX(RLX_X_H) +
+              RLX_INDEX(w) * RLX_INDEX(RLX_X_W);
   // Of a line behind the last one, every tap lies below the image.
   const bool there = RLX_M % RLX_TILE_M == 0 || line < rlx_u32(RLX_M);
   result.h = there ? h : RLX_IN_H;
@@ -33,14 +46,23 @@ struct WindowPixel {
   bool inside;
 };
 RLX_FN WindowPixel rlx_window_pixel(WindowLine line, rlx_u32 tap) {
-  const int tap_h = int(tap / rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_H;
+  rlx_u32 tap_row = tap / rlx_u32(RLX_KERNEL_W);
+  bool in_depth = true;
+  RLX_INDEX at = line.at;
+#if RLX_VOLUMES
+  const int tap_d = int(tap_row / rlx_u32(RLX_KERNEL_H)) * RLX_DILATION_D;
+  tap_row %= rlx_u32(RLX_KERNEL_H);
+  in_depth = rlx_u32(line.d + tap_d) < rlx_u32(RLX_IN_D);
+  at += RLX_INDEX(tap_d) * RLX_INDEX(RLX_X_D);
+#endif
+  const int tap_h = int(tap_row) * RLX_DILATION_H;
   const int tap_w = int(tap % rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_W;
   const bool in_rows = rlx_u32(line.h + tap_h) < rlx_u32(RLX_IN_H);
   const bool in_columns = rlx_u32(line.w + tap_w) < rlx_u32(RLX_IN_W);
-  const bool is_tap = RLX_K % RLX_TILE_K == 0 || tap < rlx_u32(RLX_KERNEL_H * RLX_KERNEL_W);
+  const bool is_tap = RLX_K % RLX_TILE_K == 0 || tap < rlx_u32(RLX_KERNEL_D * RLX_KERNEL_H * RLX_KERNEL_W);
   WindowPixel pixel;
-  pixel.at = line.at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W);
-  pixel.inside = in_rows && in_columns && is_tap;
+  pixel.at = at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W);
+  pixel.inside = in_depth && in_rows && in_columns && is_tap;
   return pixel;
 }
 
