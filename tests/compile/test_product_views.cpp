@@ -148,6 +148,43 @@ TEST_CASE("depthwise_convolutions_between_transposes") {
   }
 }
 
+// Volumes channels last: depthwise between transposes, a residual behind them, pools and whole
+// convolutions between convolutions. Whole numbers, so that nothing is rounded.
+TEST_CASE("volumes_stay_channels_last_between_convolutions_and_transposes") {
+  const auto half = [](const std::string& name, const std::string& shape) {
+    return R"({"name": ")" + name + R"(", "dtype": "f16", "shape": )" + shape + "}";
+  };
+  const std::string inputs = half("x", "[2, 4, 6, 5, 8]") + ", " + half("w", "[8, 1, 3, 3, 3]") +
+                             ", " + half("b", "[8]") + ", " + half("u", "[16, 8, 2, 3, 3]") + ", " +
+                             half("l", "[8, 16, 1, 1, 1]");
+  const std::string rounded =
+      node("round", R"("x")", "i") + ", " + node("round", R"("w")", "k") + ", " +
+      node("round", R"("b")", "j") + ", " + node("round", R"("u")", "m") + ", " +
+      node("round", R"("l")", "o") + ", " +
+      node("transpose", R"("i")", "v", R"({"perm": [0, 4, 1, 2, 3]})") + ", ";
+  const std::string back = node("transpose", R"("c")", "y", R"({"perm": [0, 2, 3, 4, 1]})");
+  for (const char* window :
+       {R"({"groups": 8, "pads": [1, 1, 1]})",
+        R"({"groups": 8, "stride": [1, 2, 2], "pads": [1, 0, 1, 2, 1, 0]})",
+        R"({"groups": 8, "dilation": [1, 2, 1], "stride": [2, 1, 3], "pads": [2, 2, 1]})"}) {
+    INFO(window);
+    check_on_devices(
+        graph(inputs, rounded + node("conv", R"("v", "k", "j")", "c", window) + ", " + back));
+  }
+  check_on_devices(graph(
+      inputs, rounded + node("conv", R"("v", "k")", "d", R"({"groups": 8, "pads": [1, 1, 1]})") +
+                  ", " + node("add", R"("d", "v")", "c") + ", " + back));
+  for (const char* pool :
+       {R"({"kind": "max", "kernel": [2, 3, 3], "stride": [1, 2, 2], "pads": [1, 1, 1]})",
+        R"({"kind": "sum", "kernel": [1, 2, 2], "stride": [1, 2, 2]})"}) {
+    INFO(pool);
+    check_on_devices(graph(inputs, rounded +
+                                       node("conv", R"("v", "m")", "e", R"({"pads": [1, 1, 1]})") +
+                                       ", " + node("pool", R"("e")", "p", pool) + ", " +
+                                       node("conv", R"("p", "o")", "c") + ", " + back));
+  }
+}
+
 TEST_CASE("batch_norm_after_conv_folds_or_follows") {
   const std::string inputs = input("x", "[2, 3, 7, 7]") + ", " + input("w", "[4, 3, 3, 3]") + ", " +
                              input("g", "[4]") + ", " + input("b", "[4]") + ", " +

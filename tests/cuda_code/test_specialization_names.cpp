@@ -36,15 +36,11 @@ constexpr const char* kWindow = "windows have three dims, of which the kernel ha
 constexpr const char* kEmitter = "the emitter reads it: the type of cooperative matrices";
 constexpr const char* kCalls = "Vulkan's emitter and CUDA's prelude read it";
 constexpr Unused kUnused[] = {
-    {KernelId::conv_mma, kDepth, kWindow},
     {KernelId::conv_depthwise, kDepth, kWindow},
-    {KernelId::conv_depthwise_channels, kDepth, kWindow},
     {KernelId::conv_depthwise_channels, "RLX_X_C", "channels are neighbours there"},
     {KernelId::region, "RLX_CALLS", kCalls},
-    {KernelId::matmul_coop, kDepth, kWindow},
     {KernelId::matmul_wgmma, kDepth, kWindow},
     {KernelId::matmul_wgmma, "RLX_KERNEL_H", "it is given the number of taps"},
-    {KernelId::matmul_lanes, kDepth, kWindow},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},
     {KernelId::dequant_coop, "RLX_GROUPED", "sizes that every kernel of such products is given"},

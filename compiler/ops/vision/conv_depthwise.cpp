@@ -97,8 +97,11 @@ std::optional<ChannelTile> channel_tile(const Window& window) {
 // What the kernel reads and writes by whole vectors.
 Convolution in_channels(LowerContext& ctx, Convolution conv) {
   const Shape& filters = conv.w.shape();
-  const Dim row = filters[3] * filters[0];
-  const Strides taps_first = {1, filters[2] * row, row, filters[0]};
+  Strides taps_first(filters.size(), 1);
+  Dim step = filters[0];
+  for (size_t axis = filters.size(); axis-- > 2; step = step * filters[axis])
+    taps_first[axis] = step;
+  taps_first[1] = step;
   const auto fits = [&](const TensorRef& ref) {
     return has_channel_vectors(ref) && ctx.alignment(ref) >= channel_vector_bytes(ref);
   };
@@ -127,10 +130,13 @@ bool has_bias_vectors(const LowerContext& ctx, const Convolution& conv) {
 
 void define_channel_epilogue(ConvDispatch& dispatch, const LowerContext& ctx,
                              const Convolution& conv) {
+  const bool has_depth = conv.window.rank == kSpatialDims;
+  const std::array<Dim, kSpatialDims> y = spatial_strides(conv.y.strides);
   dispatch.define("RLX_Y_VECTOR", 4)
       .size("RLX_Y_N", conv.y.strides[0])
-      .size("RLX_Y_H", conv.y.strides[2])
-      .size("RLX_Y_W", conv.y.strides[3]);
+      .size("RLX_Y_H", y[1])
+      .size("RLX_Y_W", y[2]);
+  if (has_depth) dispatch.define("RLX_VOLUMES", 1).size("RLX_Y_D", y[0]);
   if (conv.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(conv.bias->dtype())))
         .define("RLX_BIAS_M", 0)
@@ -138,14 +144,16 @@ void define_channel_epilogue(ConvDispatch& dispatch, const LowerContext& ctx,
         .define("RLX_BIAS_VECTOR", has_bias_vectors(ctx, conv) ? 4 : 1);
   }
   if (conv.residual) {
+    const std::array<Dim, kSpatialDims> residual = spatial_strides(conv.residual->strides);
     dispatch.define("RLX_RESIDUAL", std::string(name_of(conv.residual->dtype())))
         .define("RLX_RESIDUAL_M", 0)
         .define("RLX_RESIDUAL_N", 1)
         .define("RLX_RESIDUAL_VECTOR", 4)
         .define("RLX_RESIDUAL_FIRST", 1)
         .size("RLX_RESIDUAL_IMAGE", conv.residual->strides[0])
-        .size("RLX_RESIDUAL_H", conv.residual->strides[2])
-        .size("RLX_RESIDUAL_W", conv.residual->strides[3]);
+        .size("RLX_RESIDUAL_H", residual[1])
+        .size("RLX_RESIDUAL_W", residual[2]);
+    if (has_depth) dispatch.size("RLX_RESIDUAL_D", residual[0]);
   }
 }
 
@@ -177,14 +185,16 @@ ChannelSizes in_words(SizeWords& words, const Convolution& conv) {
 // The views, replaced by what the kernel reaches of them.
 Convolution with_reaches(const ChannelSizes& sizes) {
   Convolution conv = sizes.conv;
-  const auto image = [&](const TensorRef& ref, const Dim& height, const Dim& width) {
-    return reached(ref, reach_of(conv.images, ref.strides[0]) + (sizes.channels - 1) +
-                            reach_of(height, ref.strides[2]) + reach_of(width, ref.strides[3]));
+  const auto image = [&](const TensorRef& ref, const Window::Sizes& spatial) {
+    const std::array<Dim, kSpatialDims> strides = spatial_strides(ref.strides);
+    Dim reach = reach_of(conv.images, ref.strides[0]) + (sizes.channels - 1);
+    for (size_t d = 0; d < kSpatialDims; ++d) reach += reach_of(spatial[d], strides[d]);
+    return reached(ref, reach);
   };
   const Window& window = conv.window;
-  conv.x = image(conv.x, window.in[1], window.in[2]);
-  conv.y = image(conv.y, window.out[1], window.out[2]);
-  if (conv.residual) conv.residual = image(*conv.residual, window.out[1], window.out[2]);
+  conv.x = image(conv.x, window.in);
+  conv.y = image(conv.y, window.out);
+  if (conv.residual) conv.residual = image(*conv.residual, window.out);
   conv.w = reached(conv.w, sizes.channels * window.taps() - 1);
   if (conv.bias) conv.bias = reached(*conv.bias, reach_of(sizes.channels, conv.bias->strides[0]));
   return conv;
@@ -204,7 +214,8 @@ bool takes_words(const LowerContext& ctx, const Convolution& conv, const Dim& th
 
 void lower_channels(LowerContext& ctx, const Convolution& conv, const ChannelTile& tile) {
   const Window& window = conv.window;
-  const Dim tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
+  const Dim tiles =
+      window.out[0] * ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
   const Dim threads = tiles * conv.images * (conv.groups / kChannelVector);
   const bool in_size_words = takes_words(ctx, conv, threads);
   SizeWords words;
@@ -259,11 +270,12 @@ std::string conv_channels_refusal(const OfferContext&, const ConvProblem& proble
   const Convolution& conv = problem.conv;
   if (conv.group_in != 1) return "filters of several channels";
   if (conv.group_out != 1) return "several filters per channel";
-  if (conv.x.shape().size() != 4) return "images that are not of two dims";
+  if (conv.window.rank < 2) return "rows of pixels";
   if (conv.x.dtype() == DType::f64) return "operands of f64";
   if (!has_channel_vectors(conv.y)) return "channels that are no vectors of neighbours in y";
   const Window& window = conv.window;
-  if (window.in[1].range().least < 1 || window.in[2].range().least < 1) return "empty images";
+  for (const Dim& size : window.in)
+    if (size.range().least < 1) return "empty images";
   return channel_tile(window) ? "" : "windows wider than a thread's registers";
 }
 

@@ -208,7 +208,7 @@ std::optional<double> conv_node_microseconds(const OfferContext& at, const Graph
 }
 
 bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node) {
-  if (node.op != "conv" || graph.value(node.outputs[0]).type.shape.size() != 4) return false;
+  if (node.op != "conv" || graph.value(node.outputs[0]).type.shape.size() < 4) return false;
   std::optional<ConvProblem> problem = problem_of(graph, node);
   if (!problem) return false;
   Convolution& conv = problem->conv;
