@@ -313,6 +313,101 @@ class Recurrent(nn.Module):
         return self.end(self.inner(x)[0])
 
 
+class UNet(nn.Module):
+    """Of pixels or of voxels: levels of two convolutions with norms, transposed convolutions on the way back."""
+
+    def __init__(self, dims, channels_in, classes, levels, norm, channels=32):
+        super().__init__()
+        conv, transposed = getattr(nn, f"Conv{dims}d"), getattr(nn, f"ConvTranspose{dims}d")
+        self.pool = getattr(F, f"max_pool{dims}d")
+        wide = [channels << level for level in range(levels)]
+
+        def block(a, b):
+            return nn.Sequential(*(part for c in (a, b) for part in (conv(c, b, 3, padding=1, bias=False), norm(b), nn.LeakyReLU(0.01))))
+
+        self.down = nn.ModuleList(block(a, b) for a, b in zip([channels_in, *wide], wide))
+        self.up = nn.ModuleList(transposed(b, a, 2, 2) for a, b in zip(wide, wide[1:]))
+        self.join = nn.ModuleList(block(2 * a, a) for a in wide[:-1])
+        self.end = conv(channels, classes, 1)
+
+    def forward(self, x):
+        kept = []
+        for block in self.down:
+            x = block(self.pool(x, 2) if kept else x)
+            kept.append(x)
+        for up, join, before in zip(self.up[::-1], self.join[::-1], kept[-2::-1]):
+            x = join(torch.cat((up(x), before), 1))
+        return self.end(x)
+
+
+class Translator(nn.Module):
+    """nn.Transformer with a causal mask as a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(8000, 512)
+        self.inner = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True, norm_first=True)
+
+    def forward(self, source, target):
+        size = target.shape[1]
+        mask = torch.full((size, size), float("-inf"), dtype=self.words.weight.dtype, device=target.device).triu(1)
+        return self.inner(self.words(source), self.words(target), tgt_mask=mask)
+
+
+class RadianceField(nn.Module):
+    """NeRF's network over encoded points."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear({0: 63, 4: 256 + 63}.get(i, 256), 256) for i in range(8))
+        self.end = nn.Linear(256, 4)
+
+    def forward(self, x):
+        angles = x[:, :, None] * 2.0 ** torch.arange(10, device=x.device, dtype=x.dtype)
+        encoded = torch.cat((x, torch.sin(angles).flatten(1), torch.cos(angles).flatten(1)), -1)
+        h = encoded
+        for i, layer in enumerate(self.layers):
+            h = F.relu(layer(torch.cat((h, encoded), -1) if i == 4 else h))
+        return self.end(h)
+
+
+class Separator(nn.Module):
+    """Conv-TasNet: blocks of dilated depthwise convolutions between norms over channels and time, masks, two sources."""
+
+    def __init__(self, filters=512, wide=128, hidden=512):
+        super().__init__()
+        self.encode = nn.Conv1d(1, filters, 16, 8, bias=False)
+        self.begin = nn.Sequential(nn.GroupNorm(1, filters), nn.Conv1d(filters, wide, 1))
+        self.blocks = nn.ModuleList(nn.Sequential(
+            nn.Conv1d(wide, hidden, 1), nn.PReLU(), nn.GroupNorm(1, hidden),
+            nn.Conv1d(hidden, hidden, 3, padding=1 << i % 8, dilation=1 << i % 8, groups=hidden), nn.PReLU(), nn.GroupNorm(1, hidden),
+            nn.Conv1d(hidden, wide, 1)) for i in range(16))
+        self.masks = nn.Conv1d(wide, 2 * filters, 1)
+        self.decode = nn.ConvTranspose1d(filters, 1, 16, 8, bias=False)
+
+    def forward(self, x):
+        encoded = F.relu(self.encode(x))
+        y = self.begin(encoded)
+        for block in self.blocks:
+            y = y + block(y)
+        masked = torch.sigmoid(self.masks(y)).unflatten(1, (2, -1)) * encoded[:, None]
+        return self.decode(masked.flatten(0, 1))
+
+
+def video(name, batch, frames, size):
+    def make():
+        import torchvision
+        return torchvision.models.get_model(name, weights=None)
+    return Network(f"{name}-f16-b{batch}", "video", "f16", make, lambda: (torch.randn(batch, 3, frames, size, size),))
+
+
+def detection_transformer():
+    import transformers
+    backbone = transformers.ResNetConfig(out_features=["stage4"])
+    config = transformers.DetrConfig(use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone)
+    return First(transformers.DetrForObjectDetection(config), "logits")
+
+
 def diffusion_inputs():
     return (torch.randn(2, 4, 64, 64), torch.randn(2, 768), torch.randn(2, 77, 512))
 
@@ -382,6 +477,49 @@ NETWORKS = (
             lambda: (torch.randn(2048, 256), (torch.rand(2048, 2048) < 0.01).float())),
     Network("message-passing-f32", "graph", "f32", MessagePassing,
             lambda: (torch.randn(10000, 128), torch.randint(0, 10000, (2, 60000)))),
+    vision("resnet101", 16), vision("inception_v3", 8, 299, aux_logits=False, init_weights=False), vision("efficientnet_v2_s", 16, 300),
+    vision("swin_b", 4), vision("vit_l_16", 4), vision("resnet18", 8, dtype="f32"), vision("efficientnet_b0", 8, dtype="f32"),
+    vision("vit_b_16", 4, dtype="f32"), segmentation("deeplabv3_resnet50", 2, 520),
+    *(timm_vision(name, batch) for name, batch in (
+        ("hrnet_w18", 8), ("xcit_tiny_12_p16_224", 8), ("edgenext_small", 8), ("eva02_tiny_patch14_224", 8), ("levit_256", 32),
+        ("convnextv2_tiny", 8), ("coat_lite_mini", 8), ("resnest50d", 8), ("tf_efficientnetv2_b0", 16), ("mobileone_s1", 16))),
+    timm_vision("nfnet_f0", 4, 256), timm_vision("fastvit_t8", 8, 256),
+    *(video(name, 2, 16, 112) for name in ("r3d_18", "r2plus1d_18", "mc3_18")), video("s3d", 2, 16, 224),
+    video("mvit_v2_s", 1, 16, 224), video("swin3d_t", 1, 16, 224),
+    Network("unet-f16-b8", "segmentation", "f16", lambda: UNet(2, 3, 1, 5, nn.BatchNorm2d), images(8, 256)),
+    Network("unet-f32-b2", "segmentation", "f32", lambda: UNet(2, 3, 1, 5, nn.BatchNorm2d), images(2, 256)),
+    Network("unet-volumes-f16", "segmentation", "f16", lambda: UNet(3, 1, 3, 4, lambda c: nn.InstanceNorm3d(c, affine=True)),
+            lambda: (torch.randn(1, 1, 64, 96, 96),)),
+    Network("detr-f16-b1", "detection", "f16", detection_transformer, images(1, 640)),
+    hugging_face("sam-vision-f16", "segmentation", "f16", "SamVisionConfig", "SamVisionModel", images(1, 1024)),
+    hugging_face("siglip-vision-f16-b8", "vision", "f16", "SiglipVisionConfig", "SiglipVisionModel", images(8, 224)),
+    hugging_face("dpt-f16-b1", "depth", "f16", "DPTConfig", "DPTForDepthEstimation", images(1, 384), "predicted_depth"),
+    hugging_face("swin2sr-f16", "image", "f16", "Swin2SRConfig", "Swin2SRForImageSuperResolution", images(1, 64), "reconstruction"),
+    hugging_face("roberta-f16-b4-s512", "language", "f16", "RobertaConfig", "RobertaModel", tokens(4, 512, 30000),
+                 settings={"max_position_embeddings": 514}),
+    hugging_face("xlm-roberta-f16-b32-s64", "language", "f16", "XLMRobertaConfig", "XLMRobertaModel", tokens(32, 64, 30000)),
+    hugging_face("electra-f16-b16", "language", "f16", "ElectraConfig", "ElectraModel", tokens(16, 64, 30000)),
+    hugging_face("mpnet-f16-b8", "language", "f16", "MPNetConfig", "MPNetModel", tokens(8, 128, 30000)),
+    hugging_face("bert-f32-b4", "language", "f32", "BertConfig", "BertModel", tokens(4, 128, 30000)),
+    hugging_face("bloom-f16-s512", "language", "f16", "BloomConfig", "BloomForCausalLM", tokens(1, 512, 50000), "logits",
+                 settings={"hidden_size": 1024, "n_layer": 12, "n_head": 16, "vocab_size": 50000}, fixed=NO_CACHE),
+    hugging_face("gptj-f16-s256", "language", "f16", "GPTJConfig", "GPTJForCausalLM", tokens(1, 256, 50000), "logits",
+                 settings={"n_embd": 1024, "n_layer": 12, "n_head": 16, "rotary_dim": 32}, fixed=NO_CACHE),
+    hugging_face("gemma2-bf16-s256", "language", "bf16", "Gemma2Config", "Gemma2ForCausalLM", tokens(1, 256, 30000), "logits",
+                 settings={"hidden_size": 1024, "num_hidden_layers": 10, "num_attention_heads": 8, "num_key_value_heads": 4,
+                           "head_dim": 128, "intermediate_size": 4096, "vocab_size": 32000}, fixed=NO_CACHE),
+    hugging_face("qwen3-bf16-s1024", "language", "bf16", "Qwen3Config", "Qwen3ForCausalLM", tokens(1, 1024, 30000), "logits",
+                 settings={"hidden_size": 1024, "num_hidden_layers": 10, "num_attention_heads": 16, "num_key_value_heads": 8,
+                           "head_dim": 128, "intermediate_size": 3072, "vocab_size": 32000}, fixed=NO_CACHE),
+    Network("translator-f16-b8", "language", "f16", Translator,
+            lambda: (torch.randint(0, 8000, (8, 64)), torch.randint(0, 8000, (8, 64)))),
+    hugging_face("hubert-f16-4s", "speech", "f16", "HubertConfig", "HubertModel", speech(64000)),
+    hugging_face("ast-f16-b4", "speech", "f16", "ASTConfig", "ASTModel", lambda: (torch.randn(4, 1024, 128),)),
+    Network("separator-f16", "speech", "f16", Separator, lambda: (torch.randn(2, 1, 32000),)),
+    hugging_face("patchtst-f32-b32", "series", "f32", "PatchTSTConfig", "PatchTSTModel", lambda: (torch.randn(32, 512, 7),),
+                 settings={"num_input_channels": 7, "context_length": 512, "patch_length": 16, "patch_stride": 8, "d_model": 128,
+                           "num_hidden_layers": 3}),
+    Network("radiance-field-f16", "graphics", "f16", RadianceField, lambda: (torch.randn(65536, 3),)),
     Network("lstm-2x512-f32", "sequence", "f32", lambda: Recurrent(nn.LSTM, 512, 2, False), lambda: (torch.randn(1, 100, 512),)),
     Network("gru-both-2x256-f32-b8", "sequence", "f32", lambda: Recurrent(nn.GRU, 256, 2, True), lambda: (torch.randn(8, 100, 256),)),
 )
