@@ -309,17 +309,23 @@ class Converter:
         name = self.graph.unique(node.name)
         for axis, dim in enumerate(value.shape):
             label = self.labels.get((name, axis)) or self.labels.get((name, axis - value.dim()))
-            self.declare(expression(dim), label or f"{name}_{axis}")
+            self.declare(dim, label or f"{name}_{axis}")
         shape = self.graph.dims(value.shape, f"input {name}")
         self.graph.inputs.append({"name": name, "dtype": dtype_name(value.dtype), "shape": shape})
         self.values[node.name] = Tensor(name, value.dtype, tuple(value.shape))
 
-    def declare(self, symbol, label):
+    def declare(self, dim, label):
         """A dynamic dimension, by the name that the user gave it: torch.export calls it by one of its own."""
+        symbol = expression(dim)
         if symbol.is_Integer or symbol in self.graph.symbols:
             return
         if not symbol.is_Symbol:
             raise ExportError(f"{label} has the size {symbol}; a dynamic dimension is one number, not an expression")
+        first = next((other for other, row in self.graph.symbols.items() if row["name"] == label), None)
+        if first is not None:  # torch.export has a symbol for each input, and asserts that they are equal
+            dim.node.shape_env.replacements[symbol] = first
+            dim.node.shape_env._update_version_counter()
+            return
         bounds = self.program.range_constraints.get(symbol)
         low, high, multiple = self.ranges.get(label, (1, LARGEST_DIM, 1))
         if bounds is not None:

@@ -66,6 +66,7 @@ def slice_length(node):
     return sympy.Max(end - start, 0) if start else end
 
 
+UNBOUNDED = 1 << 62
 # The most rows that there may be, by operator: a number, or an expression of counts.
 MOST_ROWS = {
     "aten.nonzero.default": lambda node: elements(node.args[0]),
@@ -75,6 +76,7 @@ MOST_ROWS = {
     "aten._unique2.default": unique_rows,
     "aten.unique_dim.default": unique_rows,
     "aten.unique_consecutive.default": unique_rows,
+    "aten.repeat_interleave.Tensor": lambda node: UNBOUNDED,
     "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
     "aten.slice.Tensor": slice_length,
 }
@@ -102,6 +104,8 @@ class Counts:
                 raise Unsupported(f"{symbol}, a number that data give; " + HELP)
             self.opened = symbol
             rows = self.largest(most(node))
+            if rows == UNBOUNDED and self.limit is None:
+                raise Unsupported("as many rows as a tensor's numbers say; say how many there are at most with --max-count, or give output_size")
             self.most[symbol] = rows if self.limit is None else min(rows, self.limit)
         if self.opened is None and str(node.target) in FINDS:  # asked of the same tensor before, and so the same count
             self.opened = next(iter(self.symbols_of(value[0] if isinstance(value, (tuple, list)) else value)), None)
@@ -215,6 +219,22 @@ class Counts:
             arguments[name] = self.fill(scope, arguments[name], node.args[0], value)
         return arguments
 
+    def with_spare(self, scope, x, axis, index, node):
+        """For an assignment to rows of x: x with one row more along the axis, and indices that lead there where they do not count."""
+        if not counted_axes(node.meta.get("counted")):
+            return x, index
+        size = x.shape[axis]
+        grown = [expression(size) + 1 if i == axis else dim for i, dim in enumerate(x.shape)]
+        row = scope.expand(scope.operand(0, x.dtype), [1 if i == axis else dim for i, dim in enumerate(x.shape)])
+        grown = scope.emit("concat", [x, row], dtype=x.dtype, shape=grown, axis=axis)
+        return grown, self.fill(scope, index, node, size)
+
+    def without_spare(self, scope, x, axis, node):
+        """What is left of x behind the assignment."""
+        if not counted_axes(node.meta.get("counted")):
+            return x
+        return scope.narrow(x, axis, 0, expression(x.shape[axis]) - 1)
+
     # What operators read of rows that do not count.
 
     def check(self, node):
@@ -254,7 +274,9 @@ class Counts:
 FREE = {f"aten.{name}" for name in (
     "clone.default", "_to_copy.default", "alias.default", "detach.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
     "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
-    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default",
+    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default", "new_zeros.default", "new_ones.default",
+    "new_full.default", "new_empty.default", "leaky_relu.default", "prelu.default", "log_sigmoid.default", "hardswish.default",
+    "rsub.Tensor", "floor_divide.default", "masked_fill.Tensor", "dropout.default",
     "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {
@@ -347,6 +369,12 @@ def keeps_outer(node, padded):
     return set(padded) <= {0} and all(axis < rank - len(node.args[1]) for axis in counted_dims(padded))
 
 
+def leads_to_rows(node, padded):
+    """An assignment: rows of the source beside an index that does not count go nowhere. What is assigned to counts in all, or a mask
+    as long chooses from its rows, of which those that do not count come last."""
+    return 0 not in padded or ("index_put" in str(node.target) and bool(masks_of(node)))
+
+
 def chosen(node, padded):
     return True  # indices name rows that count, and rows of indices are rows of the result
 
@@ -357,6 +385,8 @@ RULES = {f"aten.{name}": rule for names, rule in {
     ("select.int",): from_front,
     ("split.Tensor", "chunk.default", "unbind.int"): keeps_dims_of_parts,
     ("split_with_sizes.default",): lambda node, padded: keeps_dims_of_parts(node, padded) or len(node.args[1]) == 1,
+    ("scatter_add.default", "scatter.src", "scatter.value", "scatter_reduce.two", "index_add.default", "index_copy.default",
+     "index_reduce.default", "index_put.default", "_unsafe_index_put.default"): leads_to_rows,
     ("cat.default", "stack.default"): lambda node, padded: True,
     ("index.Tensor", "_unsafe_index.Tensor", "index_select.default", "gather.default", "embedding.default"): chosen,
     ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "argmax.default", "argmin.default",
@@ -387,9 +417,11 @@ def found_rows(s, op, inputs, types, **attributes):
     return results
 
 
-def true_places(s, mask, node):
-    """Where a mask holds: [most, rank]."""
+def true_places(s, mask, node, count=None):
+    """Where a mask holds: [most, rank]. count: in how many places it does, where that is known."""
     mask = s.counts.fill(s, s.cast(mask, torch.bool), node, False)
+    if count is not None:
+        return s.emit("nonzero", [mask], dtype=torch.int64, shape=[count, mask.rank], max_count=count, index_dtype="i64")
     shape = [s.counts.most[s.counts.opened], mask.rank]
     return found_rows(s, "nonzero", [mask], [(torch.int64, shape)])[0]
 
@@ -449,7 +481,8 @@ def by_masks(s, indices):
             continue
         if s.counts.opened is None:
             s.counts.opened = next(iter(expression(dim) for dim in s.node.meta["counted"].shape
-                                        if expression(dim) in s.counts.most))
-        places = true_places(s, index, s.node.args[1][at])
+                                        if expression(dim) in s.counts.most), None)
+        # What the program asserts of the count makes it a number.
+        places = true_places(s, index, s.node.args[1][at], known(s.out.shape[at]) if s.counts.opened is None else None)
         columns += columns_of(s, places)
     return columns

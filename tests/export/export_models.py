@@ -649,6 +649,36 @@ class Rows(nn.Module):
         return joined, chosen[order], joined[:4], joined[2:], best, left + right, top * bottom, values, shifted, marked
 
 
+class Edges(nn.Module):
+    """What libraries of graph networks do: edges chosen by the data, sums, means and extremes of what they bring to nodes, assignments to
+    rows that the data choose; rows that do not count change nothing."""
+
+    def forward(self, x, edges, weights, rows):
+        keep = edges[0] != edges[1]
+        source, target, weight = edges[0][keep], edges[1][keep], F.leaky_relu(weights[keep])
+        brought = rows[keep] * weight[:, None]
+        wide = target[:, None].expand(-1, 3)
+        degree = x.new_zeros(x.shape[0]).scatter_add(0, target, weight)
+        most = x.new_zeros(x.shape[0], 3).scatter_reduce(0, wide, brought, "amax", include_self=False)
+        mean = x.scatter_reduce(0, wide, brought, "mean", include_self=False)
+        least = x.index_reduce(0, target, brought, "amin")
+        rare = torch.where(weights < -0.5)[0]
+        written = x.clone()
+        written[edges[0][rare]] = torch.tensor([2.0, 3.0, 4.0]).to(x)
+        pairs = x.index_put((target, source % 3), weight, accumulate=True)
+        masked = x.clone()
+        masked[x[:, 0] > 0] = (rows[:5] * 2)[x[:, 0] > 0]
+        return (degree, x.index_add(0, target, brought), most, mean, least, written, pairs, masked,
+                x.scatter(0, edges[0][rare][:, None].expand(-1, 3), 7.0))
+
+
+class Durations(nn.Module):
+    """Rows repeated as often as a tensor says, as speech synthesis stretches phonemes."""
+
+    def forward(self, x, times):
+        return torch.repeat_interleave(x, times, 0), torch.repeat_interleave(x.sum(1), times)
+
+
 class Assumed(nn.Module):
     """Goes on by what it asks of tensors."""
 

@@ -58,6 +58,9 @@ def padding_mask(batch, count):
 CASES = {
     "chosen": lambda: fixed(models.Chosen, floats(5, 7), *boxes(12)),
     "rows": lambda: fixed(models.Rows, floats(5, 4), *boxes(12)),
+    "edges": lambda: fixed(models.Edges, floats(5, 3), torch.tensor([[0, 3, 1, 4, 2, 0], [1, 3, 0, 1, 2, 3]]),
+                           torch.tensor([0.5, 1.0, -1.0, 2.0, -0.75, 0.25]), floats(6, 3)),
+    "durations": lambda: fixed(models.Durations, floats(5, 3), torch.tensor([2, 0, 3, 1, 1]), max_count=12),
     "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
     "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
@@ -180,7 +183,7 @@ def check(case, name, args, folder):
     model = folder / f"{name}.rlxg"
     graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
                               rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"),
-                              assume_values=case.get("assume_values", False))
+                              max_count=case.get("max_count"), assume_values=case.get("assume_values", False))
     names = [row["name"] for row in graph.inputs]
     states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     keep = ["--keep", ",".join(states)] if states else []
