@@ -118,8 +118,29 @@ def unasked_values():
         distribution._validate_args, transformer._detect_is_causal_mask = validates, detect
 
 
+@contextlib.contextmanager
+def shared_sizes(module, shapes):
+    """Axes of one dynamic dimension are told to be equal before the module runs: torch.export has a symbol for each input, and takes it to
+    be another until it meets a reason."""
+    def tell(module, args, kwargs):
+        given = dict(zip(names, args)) | kwargs
+        first = {}
+        for name, axes in (shapes or {}).items():
+            for axis, dim in (axes or {}).items():
+                size = given[name].shape[axis]
+                if size != first.setdefault(dim.__name__, size):
+                    raise ExportError(f"--dynamic {dim.__name__}: {name}.{axis} has {size}, another axis {first[dim.__name__]}")
+
+    names = list(inspect.signature(module.forward).parameters)
+    hook = module.register_forward_pre_hook(tell, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def trace(module, args, kwargs, shapes, **options):
-    with (torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
+    with (shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
           warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
@@ -246,7 +267,7 @@ def run_decompositions(program):
     for op in HANDLERS:
         if not isinstance(op, str):
             kept.pop(op, None)
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), rlx_export_sizes.any_size():
         warnings.simplefilter("ignore", FutureWarning)
         return program.run_decompositions(kept)
 

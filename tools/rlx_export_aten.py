@@ -539,7 +539,15 @@ def slice_axis(s, x, dim, start, end, step):
     s.counts.found_slice(s)
     if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
         return x
+    if step == 1 and (isinstance(first, str) or isinstance(last, str)):  # of a size: how many there are is known without a clamp
+        return s.narrow(x, axis, first_row(start, x.shape[axis]), s.out.shape[axis])
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
+
+
+def first_row(start, dim):
+    """Where a slice begins, from the axis's begin."""
+    value = expression(0 if start is None else start)
+    return value + expression(dim) if value.could_extract_minus_sign() else value
 
 
 def place(index, dim, default):
@@ -566,11 +574,41 @@ def slice_scatter(s, x, src, dim, start, end, step):
     if step == 1:
         shape[axis] = last - first
         return put(s, x, s.expand(s.cast(src, x.dtype), shape), axis, first, last)
-    if known(x.shape[axis]) is None:
-        raise Unsupported("an assignment to every other row of a dynamic axis")
+    if known(x.shape[axis]) is None or not isinstance(first, int) or not isinstance(last, int):
+        return put_by_steps(s, x, s.cast(src, x.dtype), axis, first, last, step)
     rows = list(range(first, last, step))
     shape[axis] = len(rows)
     return s.emit("index_copy", [x, s.graph.indices(rows), s.expand(s.cast(src, x.dtype), shape)], axis=axis)
+
+
+def put_by_steps(s, x, source, axis, first, last, step):
+    """x with the source in every step-th row from first to last, of an axis whose size the run gives: each row takes what its place
+    says."""
+    index, size = torch.int64, x.shape[axis]
+    along = [size if i == axis else 1 for i in range(x.rank)]
+
+    def computed(op, a, b, dtype=index):
+        return s.emit(op, [a, b if isinstance(b, Tensor) else s.operand(b, index)], dtype=dtype, shape=[size])
+
+    count = s.dims([size])[0]
+    rows = s.emit("range", [s.operand(0, index), None, s.operand(1, index)], dtype=index, shape=[size], count=count)
+    behind = computed("sub", rows, as_number(s, first))
+    is_chosen = computed("eq", computed("mod", behind, step), 0, torch.bool)
+    for test, limit in (("ge", first), ("lt", last)):
+        is_chosen = computed("logical_and", is_chosen, computed(test, rows, as_number(s, limit), torch.bool), torch.bool)
+    shape = list(x.shape)
+    if known(source.shape[axis] if source.rank == x.rank else 1) == 1:
+        wide = s.expand(source, [1 if i == axis else dim for i, dim in enumerate(shape)])
+    else:
+        at = computed("max", computed("min", computed("floor_div", behind, step), as_number(s, source.shape[axis] - 1)), 0)
+        wide = s.emit("gather", [source, at], shape=[size if i == axis else dim for i, dim in enumerate(source.shape)], axis=axis)
+    return s.emit("where", [s.reshape(is_chosen, along), wide, x])
+
+
+def as_number(s, value):
+    """A place on an axis, a number or an expression, as a tensor."""
+    value = expression(value)
+    return s.operand(int(value), torch.int64) if value.is_Integer else s.size_value(value)
 
 
 @aten("select_scatter.default")

@@ -607,6 +607,27 @@ class AnyLength(nn.Module):
                 x / seq ** 0.5, x.roll(-1, 1), x[:, : seq // 2])
 
 
+class SharedSizes(nn.Module):
+    """Two inputs of one free batch and length, and what libraries ask of their sizes."""
+
+    def forward(self, x, y):  # [batch, seq, 8]
+        batch, seq, width = x.shape
+        joined = torch.cat([y, x], 1)
+        doubled = x.new_zeros(batch, 2 * seq, width)
+        doubled[:, 0::2] = x
+        doubled[:, 1::2] = y * 2
+        places = torch.zeros(seq, width)
+        steps = torch.arange(seq).float()[:, None] * torch.tensor([1.0, 0.5, 0.25, 0.125])
+        places[:, 0::2], places[:, 1::2] = torch.sin(steps), torch.cos(steps)
+        marked = x.clone()
+        marked[:, 1::3] += 1
+        table = torch.arange(40.0)[None, :, None]
+        offset = (40 - seq) // 2
+        return (x.repeat_interleave(3, 0, output_size=batch * 3), torch.cdist(x, y), (x + y).transpose(1, 2).reshape(batch, -1).view(
+            y.shape[0], width, -1), joined[:, :seq] + x, joined[:, seq:] + x, joined[:, -seq:] + x, doubled, places + x, marked,
+            table[:, offset:offset + seq] + y)
+
+
 class Chosen(nn.Module):
     """Results that are as long as the data decide, and what goes on behind them."""
 
