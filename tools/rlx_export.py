@@ -139,8 +139,20 @@ def shared_sizes(module, shapes):
         hook.remove()
 
 
+@contextlib.contextmanager
+def kept_attributes(module):
+    """What a module keeps of a run in attributes, as anchors for the sizes that it saw last, is of the trace alone."""
+    before = [(part, dict(part.__dict__)) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes in before:
+            part.__dict__.clear()
+            part.__dict__.update(attributes)
+
+
 def trace(module, args, kwargs, shapes, **options):
-    with (shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
+    with (kept_attributes(module), shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
           warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)

@@ -610,6 +610,11 @@ class AnyLength(nn.Module):
 class SharedSizes(nn.Module):
     """Two inputs of one free batch and length, and what libraries ask of their sizes."""
 
+    def __init__(self):
+        super().__init__()
+        self.linear, self.conv = nn.Linear(8, 5), nn.Conv1d(4, 6, 3, padding=1)
+        self.turned = nn.Linear(4, 3, dtype=torch.cfloat)
+
     def forward(self, x, y):  # [batch, seq, 8]
         batch, seq, width = x.shape
         joined = torch.cat([y, x], 1)
@@ -623,9 +628,11 @@ class SharedSizes(nn.Module):
         marked[:, 1::3] += 1
         table = torch.arange(40.0)[None, :, None]
         offset = (40 - seq) // 2
+        numbers = torch.complex(x[..., :4], x[..., 4:])
         return (x.repeat_interleave(3, 0, output_size=batch * 3), torch.cdist(x, y), (x + y).transpose(1, 2).reshape(batch, -1).view(
             y.shape[0], width, -1), joined[:, :seq] + x, joined[:, seq:] + x, joined[:, -seq:] + x, doubled, places + x, marked,
-            table[:, offset:offset + seq] + y)
+            table[:, offset:offset + seq] + y, self.linear(x.flip(1)), self.conv(x.transpose(1, 2).flip(1)[:, :4]), y.flip(1).amax(1),
+            torch.view_as_real(F.linear(numbers, self.turned.weight.to(numbers), self.turned.bias.to(numbers))))
 
 
 class Chosen(nn.Module):
