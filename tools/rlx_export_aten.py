@@ -592,23 +592,17 @@ def put_by_steps(s, x, source, axis, first, last, step):
 
     count = s.dims([size])[0]
     rows = s.emit("range", [s.operand(0, index), None, s.operand(1, index)], dtype=index, shape=[size], count=count)
-    behind = computed("sub", rows, as_number(s, first))
+    behind = computed("sub", rows, first)
     is_chosen = computed("eq", computed("mod", behind, step), 0, torch.bool)
     for test, limit in (("ge", first), ("lt", last)):
-        is_chosen = computed("logical_and", is_chosen, computed(test, rows, as_number(s, limit), torch.bool), torch.bool)
+        is_chosen = computed("logical_and", is_chosen, computed(test, rows, limit, torch.bool), torch.bool)
     shape = list(x.shape)
     if known(source.shape[axis] if source.rank == x.rank else 1) == 1:
         wide = s.expand(source, [1 if i == axis else dim for i, dim in enumerate(shape)])
     else:
-        at = computed("max", computed("min", computed("floor_div", behind, step), as_number(s, source.shape[axis] - 1)), 0)
+        at = computed("max", computed("min", computed("floor_div", behind, step), source.shape[axis] - 1), 0)
         wide = s.emit("gather", [source, at], shape=[size if i == axis else dim for i, dim in enumerate(source.shape)], axis=axis)
     return s.emit("where", [s.reshape(is_chosen, along), wide, x])
-
-
-def as_number(s, value):
-    """A place on an axis, a number or an expression, as a tensor."""
-    value = expression(value)
-    return s.operand(int(value), torch.int64) if value.is_Integer else s.size_value(value)
 
 
 @aten("select_scatter.default")

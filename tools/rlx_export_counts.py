@@ -32,10 +32,15 @@ def elements(node):
 
 
 def sizes_of(node):
-    sizes = [known(dim) for dim in node.meta["val"].shape]
-    if None in sizes:
-        raise Unsupported("how many rows of a dynamic dimension count; fix the dimension")
-    return sizes
+    return [expression(dim) for dim in node.meta["val"].shape]
+
+
+def places_of_both(node):
+    """How many elements two tensors have that are broadcast together."""
+    shapes = [sizes_of(part) for part in node.args[:2]]
+    rank = max(map(len, shapes))
+    shapes = [[sympy.Integer(1)] * (rank - len(shape)) + shape for shape in shapes]
+    return math.prod(b if a == 1 else a for a, b in zip(*shapes))
 
 
 def masks_of(node):
@@ -67,12 +72,13 @@ def slice_length(node):
 
 
 UNBOUNDED = 1 << 62
+UNBOUNDED_DIM = 1 << 31  # of a dynamic dimension for which no maximum was given
 # The most rows that there may be, by operator: a number, or an expression of counts.
 MOST_ROWS = {
     "aten.nonzero.default": lambda node: elements(node.args[0]),
     "aten.nonzero_numpy.default": lambda node: elements(node.args[0]),
-    "aten.masked_select.default": lambda node: math.prod(torch.broadcast_shapes(*map(sizes_of, node.args[:2]))),
-    "aten.index.Tensor": lambda node: max((elements(mask) for mask in masks_of(node)), default=0),
+    "aten.masked_select.default": places_of_both,
+    "aten.index.Tensor": lambda node: sympy.Max(0, *map(elements, masks_of(node))),
     "aten._unique2.default": unique_rows,
     "aten.unique_dim.default": unique_rows,
     "aten.unique_consecutive.default": unique_rows,
@@ -138,10 +144,16 @@ class Counts:
         return {symbol for dim in counted_axes(value).values() for symbol in dim.free_symbols if is_counted(symbol)}
 
     def largest(self, dim):
-        """A size where every count is the largest."""
+        """A size where every count is the largest, and every dynamic dimension."""
         value = expression(dim).subs(self.most)
+        rows = {symbol: self.graph.symbols[symbol] for symbol in value.free_symbols if symbol in self.graph.symbols}
+        if any(row["max"] >= UNBOUNDED_DIM for row in rows.values()):
+            names = ", ".join(sorted(row["name"] for row in rows.values()))
+            raise Unsupported(f"as many rows as the data and {names} say: give {names} a largest value, as --dynamic x.0={names}:1:4096, "
+                              "or fix it")
+        value = value.subs({symbol: row["max"] for symbol, row in rows.items()})
         if not value.is_Integer:
-            raise Unsupported(f"the size {value} of a result depends on data and on dynamic dimensions; fix these")
+            raise Unsupported(f"the size {value} of a result depends on data; " + HELP)
         return int(value)
 
     def bounded(self, value):
@@ -170,6 +182,8 @@ class Counts:
             return self.values[size]
         if size.is_Integer:
             return scope.operand(int(size), torch.int64)
+        if all(symbol in self.graph.symbols for symbol in size.free_symbols):
+            return scope.size_value(size)
         op = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(type(size).__name__)
         if op is None:
             raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
@@ -192,18 +206,17 @@ class Counts:
     def close_gaps(self, scope, joined, node, axis):
         """Parts joined along an axis of which not all of their rows count: those that do, one after the other."""
         parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node) and part.meta["val"].dim() == len(joined.shape)]
-        sizes = [(known(part.meta["val"].shape[axis]), counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
-        if all(count is None for _, count in sizes[:-1]):
+        sizes = [(part.meta["val"].shape[axis], counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
+        is_last = all(count is None for _, count in sizes[:-1])
+        if all(count is None for _, count in sizes) or (is_last and all(known(size) is not None for size, _ in sizes)):
             return joined
-        if any(size is None for size, _ in sizes):
-            raise Unsupported("parts of which the data decide how long they are, beside a dynamic dimension; fix the dimension")
         counts = []
         for size, count in sizes:
             rows = scope.emit("range", [scope.operand(0, torch.int64), None, scope.operand(1, torch.int64)], dtype=torch.int64,
-                              shape=[size], count=size)
+                              shape=[size], count=scope.dims([size])[0])
             counts.append(scope.emit("lt", [rows, scope.operand(size, torch.int64) if count is None else self.value(scope, count)],
                                      dtype=torch.bool, shape=[size]))
-        chosen = scope.emit("concat", counts, dtype=torch.bool, shape=[joined.shape[axis]], axis=0)
+        chosen = scope.emit("concat", counts, dtype=torch.bool, shape=[sum(size for size, _ in sizes)], axis=0)
         types = [(joined.dtype, joined.shape), (torch.int64, ())]
         return scope.emit_many("compress", [joined, chosen], types, axis=axis, max_count=joined.shape[axis], index_dtype="i64")[0]
 
@@ -407,23 +420,31 @@ RULES = {f"aten.{name}": rule for names, rule in {
 
 # ---- handlers
 
-def found_rows(s, op, inputs, types, **attributes):
+def most_rows(s, axis=0):
+    """The largest count of the node that is being converted; of a count that the program asserts to be a size, that size's."""
+    return s.counts.most[s.counts.opened] if s.counts.opened is not None else s.counts.largest(s.out.shape[axis])
+
+
+def found_rows(s, op, inputs, types, most=None, **attributes):
     """A node with a bound on its rows and their count as its second result."""
-    results = s.emit_many(op, inputs, [types[0], (torch.int64, ()), *types[1:]], max_count=s.counts.most[s.counts.opened],
-                          index_dtype="i64", **attributes)
+    most = most_rows(s) if most is None else most
+    results = s.emit_many(op, inputs, [types[0], (torch.int64, ()), *types[1:]], max_count=most, index_dtype="i64", **attributes)
     count = results.pop(1)
-    most = s.operand(s.counts.most[s.counts.opened], torch.int64)
-    s.counts.found(s.emit("min", [count, most], dtype=torch.int64, shape=()))
+    s.counts.found(s.emit("min", [count, s.operand(most, torch.int64)], dtype=torch.int64, shape=()))
     return results
 
 
-def true_places(s, mask, node, count=None):
-    """Where a mask holds: [most, rank]. count: in how many places it does, where that is known."""
+def asserted_rows(s, x, axis=0):
+    """Of results that are as many as a size says, as many."""
+    return x if s.counts.opened is not None or known(s.out.shape[axis]) is not None else s.narrow(x, 0, 0, s.out.shape[axis])
+
+
+def true_places(s, mask, node, axis=0):
+    """Where a mask holds: [most, rank]. axis: of the node's result, along which they lie."""
     mask = s.counts.fill(s, s.cast(mask, torch.bool), node, False)
-    if count is not None:
-        return s.emit("nonzero", [mask], dtype=torch.int64, shape=[count, mask.rank], max_count=count, index_dtype="i64")
-    shape = [s.counts.most[s.counts.opened], mask.rank]
-    return found_rows(s, "nonzero", [mask], [(torch.int64, shape)])[0]
+    most = most_rows(s, axis)
+    places = found_rows(s, "nonzero", [mask], [(torch.int64, [most, mask.rank])], most)[0]
+    return asserted_rows(s, places, axis)
 
 
 @aten("nonzero.default")
@@ -445,13 +466,13 @@ def columns_of(s, places):
 
 @aten("masked_select.default")
 def masked_select(s, x, mask):
-    return found_rows(s, "masked_select", [x, s.cast(mask, torch.bool)], [(x.dtype, s.out.shape)])[0]
+    return asserted_rows(s, found_rows(s, "masked_select", [x, s.cast(mask, torch.bool)], [(x.dtype, [most_rows(s)])])[0])
 
 
 @aten("_unique2.default", "unique_dim.default", "unique_consecutive.default")
 def unique(s, x, dim=None, **_):
     is_consecutive = "consecutive" in str(s.node.target)
-    most = s.counts.most[s.counts.opened]
+    most = most_rows(s)
     values = s.node.meta["val"]
     rows = x.shape[dim] if dim is not None else math.prod(x.shape)
     index = torch.int64
@@ -466,7 +487,7 @@ def non_max_suppression(s, dets, scores, iou_threshold):
     scores = s.counts.fill(s, scores, s.node.args[1], -math.inf)
     filled = bool(counted_axes(s.node.args[1].meta.get("counted")))
     boxes, scores = s.reshape(dets, [1, count, 4]), s.reshape(scores, [1, 1, count])
-    most = s.counts.most[s.counts.opened]
+    most = most_rows(s)
     rows = found_rows(s, "non_max_suppression", [boxes, scores], [(torch.int64, [most, 3])], max_per_class=count,
                       iou_threshold=float(iou_threshold), score_threshold=-1.0e38 if filled else None)[0]
     return s.reshape(s.narrow(rows, 1, 2, 1), [most])
@@ -482,7 +503,6 @@ def by_masks(s, indices):
         if s.counts.opened is None:
             s.counts.opened = next(iter(expression(dim) for dim in s.node.meta["counted"].shape
                                         if expression(dim) in s.counts.most), None)
-        # What the program asserts of the count makes it a number.
-        places = true_places(s, index, s.node.args[1][at], known(s.out.shape[at]) if s.counts.opened is None else None)
+        places = true_places(s, index, s.node.args[1][at], at)
         columns += columns_of(s, places)
     return columns

@@ -303,6 +303,8 @@ class Scope:
             return self.cast(value, dtype)
         if isinstance(value, (torch.SymInt, torch.SymFloat)) and known_number(value) is None:
             return self.cast(self.symbol_value(value), dtype)
+        if isinstance(value, sympy.Basic) and not value.is_Integer:
+            return self.cast(self.size_value(value), dtype)
         value = known_number(value)
         if dtype.is_complex:
             raise Unsupported("a complex number as an operand")

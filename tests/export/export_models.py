@@ -683,7 +683,9 @@ class Edges(nn.Module):
 
     def forward(self, x, edges, weights, rows):
         keep = edges[0] != edges[1]
+        loops = torch.arange(x.shape[0])
         source, target, weight = edges[0][keep], edges[1][keep], F.leaky_relu(weights[keep])
+        joined = torch.cat([source, loops]), torch.cat([target, loops]), torch.cat([weight, torch.ones_like(loops, dtype=weight.dtype)])
         brought = rows[keep] * weight[:, None]
         wide = target[:, None].expand(-1, 3)
         degree = x.new_zeros(x.shape[0]).scatter_add(0, target, weight)
@@ -695,8 +697,9 @@ class Edges(nn.Module):
         written[edges[0][rare]] = torch.tensor([2.0, 3.0, 4.0]).to(x)
         pairs = x.index_put((target, source % 3), weight, accumulate=True)
         masked = x.clone()
-        masked[x[:, 0] > 0] = (rows[:5] * 2)[x[:, 0] > 0]
-        return (degree, x.index_add(0, target, brought), most, mean, least, written, pairs, masked,
+        masked[x[:, 0] > 0] = (x * 2 + 1)[x[:, 0] > 0]
+        summed = torch.zeros_like(x).index_add(0, joined[1], x[joined[0]] * joined[2][:, None])
+        return (degree, summed, x.index_add(0, target, brought), most, mean, least, written, pairs, masked,
                 x.scatter(0, edges[0][rare][:, None].expand(-1, 3), 7.0))
 
 

@@ -54,12 +54,22 @@ def padding_mask(batch, count):
     return (torch.arange(count)[None] < torch.tensor([count - i for i in range(batch)])[:, None]).long()
 
 
+def graph(nodes, edges):
+    """Values of nodes, edges of which some lead from a node to itself, their weights and values. No two of what models.Edges writes to
+    rows of its choice go to one row."""
+    source = torch.arange(edges) % nodes
+    return (floats(nodes, 3), torch.stack([source, (source * source + 1) % nodes]),
+            torch.tensor([-1.0, 0.5, -0.75, 0.25, 1.0])[torch.arange(edges) % 5] * (torch.arange(edges) < nodes), floats(edges, 3))
+
+
 # Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
 CASES = {
     "chosen": lambda: fixed(models.Chosen, floats(5, 7), *boxes(12)),
     "rows": lambda: fixed(models.Rows, floats(5, 4), *boxes(12)),
-    "edges": lambda: fixed(models.Edges, floats(5, 3), torch.tensor([[0, 3, 1, 4, 2, 0], [1, 3, 0, 1, 2, 3]]),
-                           torch.tensor([0.5, 1.0, -1.0, 2.0, -0.75, 0.25]), floats(6, 3)),
+    "edges": lambda: fixed(models.Edges, *graph(5, 6)),
+    "edges_dynamic": lambda: fixed(models.Edges, *graph(5, 6), dynamic={
+        "x": {0: ("nodes", 4, 9)}, "edges": {1: ("edges", 2, 20)}, "weights": {0: ("edges", 2, 20)}, "rows": {0: ("edges", 2, 20)}},
+                                   other=graph(7, 11), bind={"nodes": (5, 7), "edges": (6, 11)}),
     "durations": lambda: fixed(models.Durations, floats(5, 3), torch.tensor([2, 0, 3, 1, 1]), max_count=12),
     "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
