@@ -152,8 +152,8 @@ def kept_attributes(module):
 
 
 def trace(module, args, kwargs, shapes, **options):
-    with (kept_attributes(module), shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
-          warnings.catch_warnings()):
+    with (kept_attributes(module), shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(),
+          rlx_export_sizes.any_size(), warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 

@@ -327,7 +327,8 @@ class Integers(nn.Module):
         return (a + b, a * 2 - b, a // 3, a % 3, a / 2, (a & b) | (a ^ 5), ~a, a > b, a.to(torch.uint8), x.to(torch.int32) + a,
                 x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
                 torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4),
-                torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b))
+                torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b),
+                torch._int_mm((a[:, None] * 7 + b).to(torch.int8), (a[:, None] - b[None] * 9).to(torch.int8)))
 
 
 class Movement(nn.Module):
