@@ -87,7 +87,8 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
     told = set()
     try:
         answers = rlx_export_asked.answers_of(module, args, kwargs) if assume_values else {}
-        with rlx_export_asked.rows_are_there(told), rlx_export_asked.Answered(answers) as answered:
+        with (rlx_export_asked.rows_are_there(told), rlx_export_asked.Answered(answers) as answered,
+              rlx_export_asked.Known(module, told) as known_values):
             try:
                 program = trace(module, args, kwargs, shapes)
             except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
@@ -101,6 +102,11 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
         raise ExportError(f"torch.export: {type(error).__name__}: {text}{rlx_export_asked.advice(error)}") from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+    changed = known_values.asked & {spec.target for spec in program.graph_signature.output_specs
+                                    if spec.kind == OutputKind.BUFFER_MUTATION}
+    if changed:
+        raise ExportError(f"the model goes on by the value of {', '.join(sorted(changed))}, which it assigns to: a program has one way; "
+                          "write it with torch.where or torch.cond")
     return program, ranges, [*answered.told(), *sorted(told)]
 
 
@@ -548,7 +554,7 @@ class Converter:
         arguments = {}
         for i, slot in enumerate(node.target._schema.arguments):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(slot.name, slot.default_value)
-            number = self.counts.as_operand(scope, value) if slot.name == "other" else None
+            number = self.counts.as_operand(scope, value) if slot.name in ("other", "min", "max") else None
             arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value) if number is None else number
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)

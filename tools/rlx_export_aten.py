@@ -700,13 +700,11 @@ def pixel_shuffle(s, x, upscale_factor):
       "empty_like.default", "new_empty.default")
 def full(s, fill_value=None, s_=None, **_):
     value = fill_value if fill_value is not None else s_
-    value = known_number(value) if value is not None else 1 if "ones" in str(s.node.target) else 0
-    dtype = s.out.dtype
-    if value is None:
-        raise Unsupported("a tensor filled with a value that depends on dynamic dimensions")
-    if len(s.out.shape) == 0:
-        return s.operand(value, dtype)
-    return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(value), dtype_=dtype_name(dtype))
+    value = value if value is not None else 1 if "ones" in str(s.node.target) else 0
+    number, dtype = known_number(value), s.out.dtype
+    if number is None or number != number or len(s.out.shape) == 0:
+        return s.expand(s.operand(value, dtype), s.out.shape)
+    return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(number), dtype_=dtype_name(dtype))
 
 
 @aten("arange.default", "arange.start", "arange.start_step")

@@ -2,6 +2,7 @@
 """Results that are as long as the data decide: nonzero, selection by a mask, unique, torchvision's nms. Each is padded to the most
 rows that there may be, and how many there are is a value of its own, which the model's outputs get beside them. Operators behind
 them leave rows that do not count where they are; what would read these rows as if they counted is refused."""
+import functools
 import math
 
 import sympy
@@ -132,8 +133,6 @@ class Counts:
         number = value.meta.get("counted") if isinstance(value, torch.fx.Node) else None
         if not isinstance(number, (torch.SymInt, torch.SymFloat)) or not self.symbols_of(number):
             return None
-        if isinstance(number, torch.SymFloat) and not expression(number).is_Symbol:
-            raise Unsupported(f"{expression(number)}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
         return self.value(scope, expression(number))
 
     def symbols_of(self, value):
@@ -176,22 +175,24 @@ class Counts:
             self.found(self.value(scope, slice_length(scope.node)))
 
     def value(self, scope, size):
-        """The run's value of a size that depends on counts, an i64 scalar."""
+        """The run's value of a size that depends on counts, an i64 scalar, or of a number that was read from a tensor."""
         size = sympy.sympify(size)
         if size in self.values:
             return self.values[size]
         if size.is_Integer:
             return scope.operand(int(size), torch.int64)
+        if size.is_Float:
+            return scope.operand(float(size), torch.float32)
         if all(symbol in self.graph.symbols for symbol in size.free_symbols):
             return scope.size_value(size)
         op = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(type(size).__name__)
         if op is None:
             raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
         parts = [self.value(scope, part) for part in size.args]
-        total = parts[0]
-        for part in parts[1:]:
-            total = scope.emit(op, [total, part], dtype=torch.int64, shape=())
-        return total
+        dtype = functools.reduce(torch.promote_types, [part.dtype for part in parts])
+        if op == "floor_div" and dtype.is_floating_point:
+            raise Unsupported(f"{size}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
+        return functools.reduce(lambda a, b: scope.emit(op, [a, b], dtype=dtype, shape=()), [scope.cast(part, dtype) for part in parts])
 
     def fill(self, scope, x, node, value):
         """x with `value` in the rows that do not count."""
@@ -289,7 +290,7 @@ FREE = {f"aten.{name}" for name in (
     "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
     "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default", "new_zeros.default", "new_ones.default",
     "new_full.default", "new_empty.default", "leaky_relu.default", "prelu.default", "log_sigmoid.default", "hardswish.default",
-    "rsub.Tensor", "floor_divide.default", "masked_fill.Tensor", "dropout.default",
+    "rsub.Tensor", "floor_divide.default", "masked_fill.Tensor", "dropout.default", "copy.default",
     "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {

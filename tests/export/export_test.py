@@ -71,6 +71,8 @@ CASES = {
         "x": {0: ("nodes", 4, 9)}, "edges": {1: ("edges", 2, 20)}, "weights": {0: ("edges", 2, 20)}, "rows": {0: ("edges", 2, 20)}},
                                    other=graph(7, 11), bind={"nodes": (5, 7), "edges": (6, 11)}),
     "durations": lambda: fixed(models.Durations, floats(5, 3), torch.tensor([2, 0, 3, 1, 1]), max_count=12),
+    "known": lambda: fixed(models.Known, floats(2, 5, 4), dynamic={"x": {1: ("seq", 3, 9)}}, other=(floats(2, 8, 4),),
+                           bind={"seq": (5, 8)}),
     "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
     "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
