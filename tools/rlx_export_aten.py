@@ -36,6 +36,8 @@ def table(names, make):
 def unary(op):
     def handler(s, **arguments):
         x = next(iter(arguments.values()))
+        if x.dtype.is_complex:
+            raise Unsupported(f"{op} of complex numbers; write it with their real and imaginary parts")
         is_test = op in ("is_nan", "is_inf")
         if is_test and not x.dtype.is_floating_point:
             x = s.cast(x, torch.float32)

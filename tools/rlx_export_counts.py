@@ -383,6 +383,10 @@ def keeps_outer(node, padded):
     return set(padded) <= {0} and all(axis < rank - len(node.args[1]) for axis in counted_dims(padded))
 
 
+def keeps_assigned_dims(node, padded):
+    return argument(node, 2, "dim", 0) % node.args[0].meta["val"].dim() not in counted_dims(padded)
+
+
 def leads_to_rows(node, padded):
     """An assignment: rows of the source beside an index that does not count go nowhere. What is assigned to counts in all, or a mask
     as long chooses from its rows, of which those that do not count come last."""
@@ -399,6 +403,7 @@ RULES = {f"aten.{name}": rule for names, rule in {
     ("select.int",): from_front,
     ("split.Tensor", "chunk.default", "unbind.int"): keeps_dims_of_parts,
     ("split_with_sizes.default",): lambda node, padded: keeps_dims_of_parts(node, padded) or len(node.args[1]) == 1,
+    ("slice_scatter.default", "select_scatter.default"): keeps_assigned_dims,
     ("scatter_add.default", "scatter.src", "scatter.value", "scatter_reduce.two", "index_add.default", "index_copy.default",
      "index_reduce.default", "index_put.default", "_unsafe_index_put.default"): leads_to_rows,
     ("cat.default", "stack.default"): lambda node, padded: True,

@@ -693,6 +693,9 @@ class Edges(nn.Module):
         most = x.new_zeros(x.shape[0], 3).scatter_reduce(0, wide, brought, "amax", include_self=False)
         mean = x.scatter_reduce(0, wide, brought, "mean", include_self=False)
         least = x.index_reduce(0, target, brought, "amin")
+        ends = x[source] * 2
+        ends[:, 0], ends[:, 1:] = weight, brought[:, 1:]
+        least = least.index_add(0, target, ends)
         rare = torch.where(weights < -0.5)[0]
         written = x.clone()
         written[edges[0][rare]] = torch.tensor([2.0, 3.0, 4.0]).to(x)
