@@ -426,13 +426,30 @@ def ranked(s, x, dim, keepdim, k=None):
 
 @aten("logcumsumexp.default")
 def running_log_sum(s, x, dim):
+    """By doubling: after step k each place has the sum of the 2^k before it. One largest value for all would leave nothing of places that lie
+    far below it."""
     if x.rank == 0:
         return x
     axis = dim % x.rank
-    shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
-    most = s.emit("reduce_max", [x], shape=shape, axes=[axis], keep_dims=True)
-    power = s.emit("exp", [s.emit("sub", [x, most])])
-    return s.emit("add", [s.emit("log", [s.emit("cumsum", [power], axis=axis)]), most])
+    size = expression(x.shape[axis])
+    symbols = sorted(size.free_symbols, key=str)
+    if any(symbol not in s.graph.symbols or s.graph.symbols[symbol]["max"] > 1 << 20 for symbol in symbols):
+        raise Unsupported(f"logcumsumexp over {s.graph.text(size)} elements: give the dimension a largest value of at most 2^20")
+    most = max((int(size.subs(place)) for place in s.graph.ends(symbols)), default=0)
+    lowest = -3.0e38 if x.dtype in (torch.float32, torch.bfloat16, torch.float64) else -6.0e4  # in the place of -inf, which has no differences
+    y = s.emit("clamp", [x], min=lowest)
+    distance = 1
+    while distance < most:
+        pads = [0] * (2 * x.rank)
+        pads[axis] = distance
+        wide = [expression(dim) + distance if i == axis else dim for i, dim in enumerate(x.shape)]
+        before = s.emit("pad", [y], shape=wide, pads=pads, axes=list(range(x.rank)), mode="constant", value=lowest)
+        before = s.narrow(before, axis, 0, x.shape[axis])
+        apart = s.emit("neg", [s.emit("abs", [s.emit("sub", [y, before])])])
+        y = s.emit("add", [s.emit("max", [y, before]), s.emit("log1p", [s.emit("exp", [apart])])])
+        distance *= 2
+    is_nothing = s.emit("le", [y, s.operand(lowest / 2, x.dtype)], dtype=torch.bool)
+    return s.emit("where", [is_nothing, s.operand(-math.inf, x.dtype), y])
 
 
 # ---- shapes and movement
