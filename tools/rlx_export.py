@@ -87,7 +87,8 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
     told = set()
     try:
         answers = rlx_export_asked.answers_of(module, args, kwargs) if assume_values else {}
-        with rlx_export_asked.rows_are_there(told), rlx_export_asked.Answered(answers) as answered:
+        with (rlx_export_asked.rows_are_there(told), rlx_export_asked.Answered(answers) as answered,
+              rlx_export_asked.Known(module, told) as known_values):
             try:
                 program = trace(module, args, kwargs, shapes)
             except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
@@ -101,6 +102,11 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
         raise ExportError(f"torch.export: {type(error).__name__}: {text}{rlx_export_asked.advice(error)}") from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+    changed = known_values.asked & {spec.target for spec in program.graph_signature.output_specs
+                                    if spec.kind == OutputKind.BUFFER_MUTATION}
+    if changed:
+        raise ExportError(f"the model goes on by the value of {', '.join(sorted(changed))}, which it assigns to: a program has one way; "
+                          "write it with torch.where or torch.cond")
     return program, ranges, [*answered.told(), *sorted(told)]
 
 
@@ -118,9 +124,42 @@ def unasked_values():
         distribution._validate_args, transformer._detect_is_causal_mask = validates, detect
 
 
+@contextlib.contextmanager
+def shared_sizes(module, shapes):
+    """Axes of one dynamic dimension are told to be equal before the module runs: torch.export has a symbol for each input, and takes it to
+    be another until it meets a reason."""
+    def tell(module, args, kwargs):
+        given = dict(zip(names, args)) | kwargs
+        first = {}
+        for name, axes in (shapes or {}).items():
+            for axis, dim in (axes or {}).items():
+                size = given[name].shape[axis]
+                if size != first.setdefault(dim.__name__, size):
+                    raise ExportError(f"--dynamic {dim.__name__}: {name}.{axis} has {size}, another axis {first[dim.__name__]}")
+
+    names = list(inspect.signature(module.forward).parameters)
+    hook = module.register_forward_pre_hook(tell, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextlib.contextmanager
+def kept_attributes(module):
+    """What a module keeps of a run in attributes, as anchors for the sizes that it saw last, is of the trace alone."""
+    before = [(part, dict(part.__dict__)) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes in before:
+            part.__dict__.clear()
+            part.__dict__.update(attributes)
+
+
 def trace(module, args, kwargs, shapes, **options):
-    with (torch.no_grad(), unasked_values(), rlx_export_detection.traceable(), rlx_export_sizes.any_size(),
-          warnings.catch_warnings()):
+    with (kept_attributes(module), shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(),
+          rlx_export_sizes.any_size(), warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 
@@ -246,7 +285,7 @@ def run_decompositions(program):
     for op in HANDLERS:
         if not isinstance(op, str):
             kept.pop(op, None)
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), rlx_export_sizes.any_size():
         warnings.simplefilter("ignore", FutureWarning)
         return program.run_decompositions(kept)
 
@@ -309,17 +348,23 @@ class Converter:
         name = self.graph.unique(node.name)
         for axis, dim in enumerate(value.shape):
             label = self.labels.get((name, axis)) or self.labels.get((name, axis - value.dim()))
-            self.declare(expression(dim), label or f"{name}_{axis}")
+            self.declare(dim, label or f"{name}_{axis}")
         shape = self.graph.dims(value.shape, f"input {name}")
         self.graph.inputs.append({"name": name, "dtype": dtype_name(value.dtype), "shape": shape})
         self.values[node.name] = Tensor(name, value.dtype, tuple(value.shape))
 
-    def declare(self, symbol, label):
+    def declare(self, dim, label):
         """A dynamic dimension, by the name that the user gave it: torch.export calls it by one of its own."""
+        symbol = expression(dim)
         if symbol.is_Integer or symbol in self.graph.symbols:
             return
         if not symbol.is_Symbol:
             raise ExportError(f"{label} has the size {symbol}; a dynamic dimension is one number, not an expression")
+        first = next((other for other, row in self.graph.symbols.items() if row["name"] == label), None)
+        if first is not None:  # torch.export has a symbol for each input, and asserts that they are equal
+            dim.node.shape_env.replacements[symbol] = first
+            dim.node.shape_env._update_version_counter()
+            return
         bounds = self.program.range_constraints.get(symbol)
         low, high, multiple = self.ranges.get(label, (1, LARGEST_DIM, 1))
         if bounds is not None:
@@ -509,7 +554,7 @@ class Converter:
         arguments = {}
         for i, slot in enumerate(node.target._schema.arguments):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(slot.name, slot.default_value)
-            number = self.counts.as_operand(scope, value) if slot.name == "other" else None
+            number = self.counts.as_operand(scope, value) if slot.name in ("other", "min", "max") else None
             arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value) if number is None else number
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)

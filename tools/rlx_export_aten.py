@@ -36,6 +36,8 @@ def table(names, make):
 def unary(op):
     def handler(s, **arguments):
         x = next(iter(arguments.values()))
+        if x.dtype.is_complex:
+            raise Unsupported(f"{op} of complex numbers; write it with their real and imaginary parts")
         is_test = op in ("is_nan", "is_inf")
         if is_test and not x.dtype.is_floating_point:
             x = s.cast(x, torch.float32)
@@ -424,13 +426,30 @@ def ranked(s, x, dim, keepdim, k=None):
 
 @aten("logcumsumexp.default")
 def running_log_sum(s, x, dim):
+    """By doubling: after step k each place has the sum of the 2^k before it. One largest value for all would leave nothing of places that lie
+    far below it."""
     if x.rank == 0:
         return x
     axis = dim % x.rank
-    shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
-    most = s.emit("reduce_max", [x], shape=shape, axes=[axis], keep_dims=True)
-    power = s.emit("exp", [s.emit("sub", [x, most])])
-    return s.emit("add", [s.emit("log", [s.emit("cumsum", [power], axis=axis)]), most])
+    size = expression(x.shape[axis])
+    symbols = sorted(size.free_symbols, key=str)
+    if any(symbol not in s.graph.symbols or s.graph.symbols[symbol]["max"] > 1 << 20 for symbol in symbols):
+        raise Unsupported(f"logcumsumexp over {s.graph.text(size)} elements: give the dimension a largest value of at most 2^20")
+    most = max((int(size.subs(place)) for place in s.graph.ends(symbols)), default=0)
+    lowest = -3.0e38 if x.dtype in (torch.float32, torch.bfloat16, torch.float64) else -6.0e4  # in the place of -inf, which has no differences
+    y = s.emit("clamp", [x], min=lowest)
+    distance = 1
+    while distance < most:
+        pads = [0] * (2 * x.rank)
+        pads[axis] = distance
+        wide = [expression(dim) + distance if i == axis else dim for i, dim in enumerate(x.shape)]
+        before = s.emit("pad", [y], shape=wide, pads=pads, axes=list(range(x.rank)), mode="constant", value=lowest)
+        before = s.narrow(before, axis, 0, x.shape[axis])
+        apart = s.emit("neg", [s.emit("abs", [s.emit("sub", [y, before])])])
+        y = s.emit("add", [s.emit("max", [y, before]), s.emit("log1p", [s.emit("exp", [apart])])])
+        distance *= 2
+    is_nothing = s.emit("le", [y, s.operand(lowest / 2, x.dtype)], dtype=torch.bool)
+    return s.emit("where", [is_nothing, s.operand(-math.inf, x.dtype), y])
 
 
 # ---- shapes and movement
@@ -539,7 +558,15 @@ def slice_axis(s, x, dim, start, end, step):
     s.counts.found_slice(s)
     if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
         return x
+    if step == 1 and (isinstance(first, str) or isinstance(last, str)):  # of a size: how many there are is known without a clamp
+        return s.narrow(x, axis, first_row(start, x.shape[axis]), s.out.shape[axis])
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
+
+
+def first_row(start, dim):
+    """Where a slice begins, from the axis's begin."""
+    value = expression(0 if start is None else start)
+    return value + expression(dim) if value.could_extract_minus_sign() else value
 
 
 def place(index, dim, default):
@@ -566,11 +593,35 @@ def slice_scatter(s, x, src, dim, start, end, step):
     if step == 1:
         shape[axis] = last - first
         return put(s, x, s.expand(s.cast(src, x.dtype), shape), axis, first, last)
-    if known(x.shape[axis]) is None:
-        raise Unsupported("an assignment to every other row of a dynamic axis")
+    if known(x.shape[axis]) is None or not isinstance(first, int) or not isinstance(last, int):
+        return put_by_steps(s, x, s.cast(src, x.dtype), axis, first, last, step)
     rows = list(range(first, last, step))
     shape[axis] = len(rows)
     return s.emit("index_copy", [x, s.graph.indices(rows), s.expand(s.cast(src, x.dtype), shape)], axis=axis)
+
+
+def put_by_steps(s, x, source, axis, first, last, step):
+    """x with the source in every step-th row from first to last, of an axis whose size the run gives: each row takes what its place
+    says."""
+    index, size = torch.int64, x.shape[axis]
+    along = [size if i == axis else 1 for i in range(x.rank)]
+
+    def computed(op, a, b, dtype=index):
+        return s.emit(op, [a, b if isinstance(b, Tensor) else s.operand(b, index)], dtype=dtype, shape=[size])
+
+    count = s.dims([size])[0]
+    rows = s.emit("range", [s.operand(0, index), None, s.operand(1, index)], dtype=index, shape=[size], count=count)
+    behind = computed("sub", rows, first)
+    is_chosen = computed("eq", computed("mod", behind, step), 0, torch.bool)
+    for test, limit in (("ge", first), ("lt", last)):
+        is_chosen = computed("logical_and", is_chosen, computed(test, rows, limit, torch.bool), torch.bool)
+    shape = list(x.shape)
+    if known(source.shape[axis] if source.rank == x.rank else 1) == 1:
+        wide = s.expand(source, [1 if i == axis else dim for i, dim in enumerate(shape)])
+    else:
+        at = computed("max", computed("min", computed("floor_div", behind, step), source.shape[axis] - 1), 0)
+        wide = s.emit("gather", [source, at], shape=[size if i == axis else dim for i, dim in enumerate(source.shape)], axis=axis)
+    return s.emit("where", [s.reshape(is_chosen, along), wide, x])
 
 
 @aten("select_scatter.default")
@@ -668,13 +719,11 @@ def pixel_shuffle(s, x, upscale_factor):
       "empty_like.default", "new_empty.default")
 def full(s, fill_value=None, s_=None, **_):
     value = fill_value if fill_value is not None else s_
-    value = known_number(value) if value is not None else 1 if "ones" in str(s.node.target) else 0
-    dtype = s.out.dtype
-    if value is None:
-        raise Unsupported("a tensor filled with a value that depends on dynamic dimensions")
-    if len(s.out.shape) == 0:
-        return s.operand(value, dtype)
-    return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(value), dtype_=dtype_name(dtype))
+    value = value if value is not None else 1 if "ones" in str(s.node.target) else 0
+    number, dtype = known_number(value), s.out.dtype
+    if number is None or number != number or len(s.out.shape) == 0:
+        return s.expand(s.operand(value, dtype), s.out.shape)
+    return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(number), dtype_=dtype_name(dtype))
 
 
 @aten("arange.default", "arange.start", "arange.start_step")

@@ -129,6 +129,22 @@ def matmul(s, **arguments):
     return joined(s, *product(s, a, b, lambda p, q: real(s, "matmul", [p, q], s.out.shape), s.out.shape))
 
 
+@of_complex("linear.default")
+def linear(s, input, weight, bias):
+    shape = s.out.shape
+    y = product(s, parts(s, input), parts(s, weight), lambda p, q: real(s, "matmul", [p, q], shape, trans_b=True), shape)
+    return joined(s, *(y if bias is None else [combine(s, "add", p, q, shape) for p, q in zip(y, parts(s, bias))]))
+
+
+@of_complex("addmm.default")
+def addmm(s, x, mat1, mat2, beta, alpha):
+    if beta != 1 or alpha != 1:
+        raise Unsupported("a complex product with beta or alpha; multiply by them apart")
+    shape = s.out.shape
+    y = product(s, parts(s, mat1), parts(s, mat2), lambda p, q: real(s, "matmul", [p, q], shape), shape)
+    return joined(s, *grown(s, [combine(s, "add", p, q, shape) for p, q in zip(y, parts(s, x))]))
+
+
 @of_complex("sum.default", "sum.dim_IntList", "mean.default", "mean.dim")
 def reduction(s, x, dim=None, keepdim=False, **_):
     op = "reduce_sum" if "sum" in str(s.node.target) else "reduce_mean"

@@ -2,6 +2,7 @@
 """Results that are as long as the data decide: nonzero, selection by a mask, unique, torchvision's nms. Each is padded to the most
 rows that there may be, and how many there are is a value of its own, which the model's outputs get beside them. Operators behind
 them leave rows that do not count where they are; what would read these rows as if they counted is refused."""
+import functools
 import math
 
 import sympy
@@ -32,10 +33,15 @@ def elements(node):
 
 
 def sizes_of(node):
-    sizes = [known(dim) for dim in node.meta["val"].shape]
-    if None in sizes:
-        raise Unsupported("how many rows of a dynamic dimension count; fix the dimension")
-    return sizes
+    return [expression(dim) for dim in node.meta["val"].shape]
+
+
+def places_of_both(node):
+    """How many elements two tensors have that are broadcast together."""
+    shapes = [sizes_of(part) for part in node.args[:2]]
+    rank = max(map(len, shapes))
+    shapes = [[sympy.Integer(1)] * (rank - len(shape)) + shape for shape in shapes]
+    return math.prod(b if a == 1 else a for a, b in zip(*shapes))
 
 
 def masks_of(node):
@@ -66,15 +72,18 @@ def slice_length(node):
     return sympy.Max(end - start, 0) if start else end
 
 
+UNBOUNDED = 1 << 62
+UNBOUNDED_DIM = 1 << 31  # of a dynamic dimension for which no maximum was given
 # The most rows that there may be, by operator: a number, or an expression of counts.
 MOST_ROWS = {
     "aten.nonzero.default": lambda node: elements(node.args[0]),
     "aten.nonzero_numpy.default": lambda node: elements(node.args[0]),
-    "aten.masked_select.default": lambda node: math.prod(torch.broadcast_shapes(*map(sizes_of, node.args[:2]))),
-    "aten.index.Tensor": lambda node: max((elements(mask) for mask in masks_of(node)), default=0),
+    "aten.masked_select.default": places_of_both,
+    "aten.index.Tensor": lambda node: sympy.Max(0, *map(elements, masks_of(node))),
     "aten._unique2.default": unique_rows,
     "aten.unique_dim.default": unique_rows,
     "aten.unique_consecutive.default": unique_rows,
+    "aten.repeat_interleave.Tensor": lambda node: UNBOUNDED,
     "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
     "aten.slice.Tensor": slice_length,
 }
@@ -102,6 +111,8 @@ class Counts:
                 raise Unsupported(f"{symbol}, a number that data give; " + HELP)
             self.opened = symbol
             rows = self.largest(most(node))
+            if rows == UNBOUNDED and self.limit is None:
+                raise Unsupported("as many rows as a tensor's numbers say; say how many there are at most with --max-count, or give output_size")
             self.most[symbol] = rows if self.limit is None else min(rows, self.limit)
         if self.opened is None and str(node.target) in FINDS:  # asked of the same tensor before, and so the same count
             self.opened = next(iter(self.symbols_of(value[0] if isinstance(value, (tuple, list)) else value)), None)
@@ -122,8 +133,6 @@ class Counts:
         number = value.meta.get("counted") if isinstance(value, torch.fx.Node) else None
         if not isinstance(number, (torch.SymInt, torch.SymFloat)) or not self.symbols_of(number):
             return None
-        if isinstance(number, torch.SymFloat) and not expression(number).is_Symbol:
-            raise Unsupported(f"{expression(number)}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
         return self.value(scope, expression(number))
 
     def symbols_of(self, value):
@@ -134,10 +143,16 @@ class Counts:
         return {symbol for dim in counted_axes(value).values() for symbol in dim.free_symbols if is_counted(symbol)}
 
     def largest(self, dim):
-        """A size where every count is the largest."""
+        """A size where every count is the largest, and every dynamic dimension."""
         value = expression(dim).subs(self.most)
+        rows = {symbol: self.graph.symbols[symbol] for symbol in value.free_symbols if symbol in self.graph.symbols}
+        if any(row["max"] >= UNBOUNDED_DIM for row in rows.values()):
+            names = ", ".join(sorted(row["name"] for row in rows.values()))
+            raise Unsupported(f"as many rows as the data and {names} say: give {names} a largest value, as --dynamic x.0={names}:1:4096, "
+                              "or fix it")
+        value = value.subs({symbol: row["max"] for symbol, row in rows.items()})
         if not value.is_Integer:
-            raise Unsupported(f"the size {value} of a result depends on data and on dynamic dimensions; fix these")
+            raise Unsupported(f"the size {value} of a result depends on data; " + HELP)
         return int(value)
 
     def bounded(self, value):
@@ -160,20 +175,24 @@ class Counts:
             self.found(self.value(scope, slice_length(scope.node)))
 
     def value(self, scope, size):
-        """The run's value of a size that depends on counts, an i64 scalar."""
+        """The run's value of a size that depends on counts, an i64 scalar, or of a number that was read from a tensor."""
         size = sympy.sympify(size)
         if size in self.values:
             return self.values[size]
         if size.is_Integer:
             return scope.operand(int(size), torch.int64)
+        if size.is_Float:
+            return scope.operand(float(size), torch.float32)
+        if all(symbol in self.graph.symbols for symbol in size.free_symbols):
+            return scope.size_value(size)
         op = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(type(size).__name__)
         if op is None:
             raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
         parts = [self.value(scope, part) for part in size.args]
-        total = parts[0]
-        for part in parts[1:]:
-            total = scope.emit(op, [total, part], dtype=torch.int64, shape=())
-        return total
+        dtype = functools.reduce(torch.promote_types, [part.dtype for part in parts])
+        if op == "floor_div" and dtype.is_floating_point:
+            raise Unsupported(f"{size}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
+        return functools.reduce(lambda a, b: scope.emit(op, [a, b], dtype=dtype, shape=()), [scope.cast(part, dtype) for part in parts])
 
     def fill(self, scope, x, node, value):
         """x with `value` in the rows that do not count."""
@@ -188,18 +207,17 @@ class Counts:
     def close_gaps(self, scope, joined, node, axis):
         """Parts joined along an axis of which not all of their rows count: those that do, one after the other."""
         parts = [part for part in node.args[0] if isinstance(part, torch.fx.Node) and part.meta["val"].dim() == len(joined.shape)]
-        sizes = [(known(part.meta["val"].shape[axis]), counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
-        if all(count is None for _, count in sizes[:-1]):
+        sizes = [(part.meta["val"].shape[axis], counted_axes(part.meta.get("counted")).get(axis)) for part in parts]
+        is_last = all(count is None for _, count in sizes[:-1])
+        if all(count is None for _, count in sizes) or (is_last and all(known(size) is not None for size, _ in sizes)):
             return joined
-        if any(size is None for size, _ in sizes):
-            raise Unsupported("parts of which the data decide how long they are, beside a dynamic dimension; fix the dimension")
         counts = []
         for size, count in sizes:
             rows = scope.emit("range", [scope.operand(0, torch.int64), None, scope.operand(1, torch.int64)], dtype=torch.int64,
-                              shape=[size], count=size)
+                              shape=[size], count=scope.dims([size])[0])
             counts.append(scope.emit("lt", [rows, scope.operand(size, torch.int64) if count is None else self.value(scope, count)],
                                      dtype=torch.bool, shape=[size]))
-        chosen = scope.emit("concat", counts, dtype=torch.bool, shape=[joined.shape[axis]], axis=0)
+        chosen = scope.emit("concat", counts, dtype=torch.bool, shape=[sum(size for size, _ in sizes)], axis=0)
         types = [(joined.dtype, joined.shape), (torch.int64, ())]
         return scope.emit_many("compress", [joined, chosen], types, axis=axis, max_count=joined.shape[axis], index_dtype="i64")[0]
 
@@ -214,6 +232,22 @@ class Counts:
                 value = limits.max if value > 0 else limits.min
             arguments[name] = self.fill(scope, arguments[name], node.args[0], value)
         return arguments
+
+    def with_spare(self, scope, x, axis, index, node):
+        """For an assignment to rows of x: x with one row more along the axis, and indices that lead there where they do not count."""
+        if not counted_axes(node.meta.get("counted")):
+            return x, index
+        size = x.shape[axis]
+        grown = [expression(size) + 1 if i == axis else dim for i, dim in enumerate(x.shape)]
+        row = scope.expand(scope.operand(0, x.dtype), [1 if i == axis else dim for i, dim in enumerate(x.shape)])
+        grown = scope.emit("concat", [x, row], dtype=x.dtype, shape=grown, axis=axis)
+        return grown, self.fill(scope, index, node, size)
+
+    def without_spare(self, scope, x, axis, node):
+        """What is left of x behind the assignment."""
+        if not counted_axes(node.meta.get("counted")):
+            return x
+        return scope.narrow(x, axis, 0, expression(x.shape[axis]) - 1)
 
     # What operators read of rows that do not count.
 
@@ -254,7 +288,9 @@ class Counts:
 FREE = {f"aten.{name}" for name in (
     "clone.default", "_to_copy.default", "alias.default", "detach.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
     "squeeze.dims", "permute.default", "transpose.int", "t.default", "expand.default", "sym_size.int", "sym_numel.default",
-    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default",
+    "full_like.default", "zeros_like.default", "ones_like.default", "empty_like.default", "new_zeros.default", "new_ones.default",
+    "new_full.default", "new_empty.default", "leaky_relu.default", "prelu.default", "log_sigmoid.default", "hardswish.default",
+    "rsub.Tensor", "floor_divide.default", "masked_fill.Tensor", "dropout.default", "copy.default",
     "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {
@@ -347,6 +383,16 @@ def keeps_outer(node, padded):
     return set(padded) <= {0} and all(axis < rank - len(node.args[1]) for axis in counted_dims(padded))
 
 
+def keeps_assigned_dims(node, padded):
+    return argument(node, 2, "dim", 0) % node.args[0].meta["val"].dim() not in counted_dims(padded)
+
+
+def leads_to_rows(node, padded):
+    """An assignment: rows of the source beside an index that does not count go nowhere. What is assigned to counts in all, or a mask
+    as long chooses from its rows, of which those that do not count come last."""
+    return 0 not in padded or ("index_put" in str(node.target) and bool(masks_of(node)))
+
+
 def chosen(node, padded):
     return True  # indices name rows that count, and rows of indices are rows of the result
 
@@ -357,6 +403,9 @@ RULES = {f"aten.{name}": rule for names, rule in {
     ("select.int",): from_front,
     ("split.Tensor", "chunk.default", "unbind.int"): keeps_dims_of_parts,
     ("split_with_sizes.default",): lambda node, padded: keeps_dims_of_parts(node, padded) or len(node.args[1]) == 1,
+    ("slice_scatter.default", "select_scatter.default"): keeps_assigned_dims,
+    ("scatter_add.default", "scatter.src", "scatter.value", "scatter_reduce.two", "index_add.default", "index_copy.default",
+     "index_reduce.default", "index_put.default", "_unsafe_index_put.default"): leads_to_rows,
     ("cat.default", "stack.default"): lambda node, padded: True,
     ("index.Tensor", "_unsafe_index.Tensor", "index_select.default", "gather.default", "embedding.default"): chosen,
     ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "argmax.default", "argmin.default",
@@ -377,21 +426,31 @@ RULES = {f"aten.{name}": rule for names, rule in {
 
 # ---- handlers
 
-def found_rows(s, op, inputs, types, **attributes):
+def most_rows(s, axis=0):
+    """The largest count of the node that is being converted; of a count that the program asserts to be a size, that size's."""
+    return s.counts.most[s.counts.opened] if s.counts.opened is not None else s.counts.largest(s.out.shape[axis])
+
+
+def found_rows(s, op, inputs, types, most=None, **attributes):
     """A node with a bound on its rows and their count as its second result."""
-    results = s.emit_many(op, inputs, [types[0], (torch.int64, ()), *types[1:]], max_count=s.counts.most[s.counts.opened],
-                          index_dtype="i64", **attributes)
+    most = most_rows(s) if most is None else most
+    results = s.emit_many(op, inputs, [types[0], (torch.int64, ()), *types[1:]], max_count=most, index_dtype="i64", **attributes)
     count = results.pop(1)
-    most = s.operand(s.counts.most[s.counts.opened], torch.int64)
-    s.counts.found(s.emit("min", [count, most], dtype=torch.int64, shape=()))
+    s.counts.found(s.emit("min", [count, s.operand(most, torch.int64)], dtype=torch.int64, shape=()))
     return results
 
 
-def true_places(s, mask, node):
-    """Where a mask holds: [most, rank]."""
+def asserted_rows(s, x, axis=0):
+    """Of results that are as many as a size says, as many."""
+    return x if s.counts.opened is not None or known(s.out.shape[axis]) is not None else s.narrow(x, 0, 0, s.out.shape[axis])
+
+
+def true_places(s, mask, node, axis=0):
+    """Where a mask holds: [most, rank]. axis: of the node's result, along which they lie."""
     mask = s.counts.fill(s, s.cast(mask, torch.bool), node, False)
-    shape = [s.counts.most[s.counts.opened], mask.rank]
-    return found_rows(s, "nonzero", [mask], [(torch.int64, shape)])[0]
+    most = most_rows(s, axis)
+    places = found_rows(s, "nonzero", [mask], [(torch.int64, [most, mask.rank])], most)[0]
+    return asserted_rows(s, places, axis)
 
 
 @aten("nonzero.default")
@@ -413,13 +472,13 @@ def columns_of(s, places):
 
 @aten("masked_select.default")
 def masked_select(s, x, mask):
-    return found_rows(s, "masked_select", [x, s.cast(mask, torch.bool)], [(x.dtype, s.out.shape)])[0]
+    return asserted_rows(s, found_rows(s, "masked_select", [x, s.cast(mask, torch.bool)], [(x.dtype, [most_rows(s)])])[0])
 
 
 @aten("_unique2.default", "unique_dim.default", "unique_consecutive.default")
 def unique(s, x, dim=None, **_):
     is_consecutive = "consecutive" in str(s.node.target)
-    most = s.counts.most[s.counts.opened]
+    most = most_rows(s)
     values = s.node.meta["val"]
     rows = x.shape[dim] if dim is not None else math.prod(x.shape)
     index = torch.int64
@@ -434,7 +493,7 @@ def non_max_suppression(s, dets, scores, iou_threshold):
     scores = s.counts.fill(s, scores, s.node.args[1], -math.inf)
     filled = bool(counted_axes(s.node.args[1].meta.get("counted")))
     boxes, scores = s.reshape(dets, [1, count, 4]), s.reshape(scores, [1, 1, count])
-    most = s.counts.most[s.counts.opened]
+    most = most_rows(s)
     rows = found_rows(s, "non_max_suppression", [boxes, scores], [(torch.int64, [most, 3])], max_per_class=count,
                       iou_threshold=float(iou_threshold), score_threshold=-1.0e38 if filled else None)[0]
     return s.reshape(s.narrow(rows, 1, 2, 1), [most])
@@ -449,7 +508,7 @@ def by_masks(s, indices):
             continue
         if s.counts.opened is None:
             s.counts.opened = next(iter(expression(dim) for dim in s.node.meta["counted"].shape
-                                        if expression(dim) in s.counts.most))
-        places = true_places(s, index, s.node.args[1][at])
+                                        if expression(dim) in s.counts.most), None)
+        places = true_places(s, index, s.node.args[1][at], at)
         columns += columns_of(s, places)
     return columns

@@ -42,6 +42,14 @@ def expression(dim):
     return dim.node.expr if isinstance(dim, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(dim)
 
 
+def without_negative_quotients(value):
+    """Where a negative number is divided, minus the quotient of the positive one, rounded up: a size that a plan computes is never negative."""
+    def is_negative(part):
+        return (type(part).__name__ in ("FloorDiv", "CleanDiv") and part.args[0].could_extract_minus_sign()
+                and part.args[1].is_Integer and part.args[1] > 0)
+    return value.replace(is_negative, lambda part: -part.func(part.args[1] - 1 - part.args[0], part.args[1]))
+
+
 def known(dim):
     """The dim as an int, or None where it depends on a symbol."""
     value = expression(dim)
@@ -92,7 +100,7 @@ class Graph:
 
     def dims(self, shape, what):
         """A shape as the file has it: numbers, symbols and expressions of symbols."""
-        values = [expression(dim) for dim in shape]
+        values = [without_negative_quotients(expression(dim)) for dim in shape]
         return [int(value) if value.is_Integer else self.written(value, what) for value in values]
 
     def written(self, value, what):
@@ -295,6 +303,8 @@ class Scope:
             return self.cast(value, dtype)
         if isinstance(value, (torch.SymInt, torch.SymFloat)) and known_number(value) is None:
             return self.cast(self.symbol_value(value), dtype)
+        if isinstance(value, sympy.Basic) and not value.is_Integer:
+            return self.cast(self.size_value(value), dtype)
         value = known_number(value)
         if dtype.is_complex:
             raise Unsupported("a complex number as an operand")

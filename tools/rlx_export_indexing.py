@@ -26,12 +26,21 @@ def gather(s, x, dim, index, **_):
 
 @aten("index_copy.default")
 def index_copy(s, x, dim, index, source):
-    return s.emit("index_copy", [x, index, source], axis=dim % x.rank)
+    return at_rows(s, x, dim % x.rank, index, lambda x, index, axis: s.emit("index_copy", [x, index, source], shape=x.shape, axis=axis))
+
+
+def at_rows(s, x, axis, index, change):
+    """x, changed in the rows along the axis that the index names; what of the index does not count names a spare one."""
+    node = s.node.args[2]
+    x, index = s.counts.with_spare(s, x, axis, index, node)
+    return s.counts.without_spare(s, change(x, index, axis), axis, node)
 
 
 @aten("index_add.default")
 def index_add(s, x, dim, index, source, alpha):
-    return s.emit("index_add", [x, index, source], axis=dim % x.rank, alpha=float(alpha))
+    def added(x, index, axis):
+        return s.emit("index_add", [x, index, source], shape=x.shape, axis=axis, alpha=float(alpha))
+    return at_rows(s, x, dim % x.rank, index, added)
 
 
 @aten("scatter.src", "scatter.value", "scatter_add.default")
@@ -44,7 +53,7 @@ def scatter(s, x, dim, index, src=None, value=None):
             if not same(updates.shape[axis], index.shape[axis]):
                 updates = s.narrow(updates, axis, 0, index.shape[axis])
     kind = "add" if "scatter_add" in str(s.node.target) else "none"
-    return s.emit("scatter_elements", [x, index, updates], axis=dim % x.rank, reduction=kind)
+    return at_rows(s, x, dim % x.rank, index, lambda x, index, axis: scattered(s, x, index, updates, axis, kind))
 
 
 # ---- indices of several axes
@@ -84,6 +93,11 @@ def index_put(s, x, indices, values, accumulate):
     values = s.cast(values, x.dtype)
     if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
         return put_by_mask(s, x, used, values, accumulate)
+    nodes = [s.node.args[1][axis] for axis, _ in used]
+    at = next((at for at, node in enumerate(nodes) if rlx_export_counts.counted_axes(node.meta.get("counted"))), 0)
+    spare, first = used[at]
+    x, first = s.counts.with_spare(s, x, spare, first, nodes[at])
+    used = [(axis, first if i == at else s.counts.fill(s, index, nodes[i], 0)) for i, (axis, index) in enumerate(used)]
     axes, before, order = indexed_axes(x, used)
     tuples = stacked_indices(s, [index for _, index in used])
     lead = tuples.rank - 1
@@ -92,7 +106,7 @@ def index_put(s, x, indices, values, accumulate):
     updates = s.permute(s.expand(values, found), [*range(before, before + lead), *range(before), *range(before + lead, len(found))])
     moved = s.permute(x, order)
     changed = s.emit("scatter_nd", [moved, tuples, updates], shape=moved.shape, reduction="add" if accumulate else "none")
-    return s.permute(changed, sorted(range(x.rank), key=order.__getitem__))
+    return s.counts.without_spare(s, s.permute(changed, sorted(range(x.rank), key=order.__getitem__)), spare, nodes[at])
 
 
 def put_by_mask(s, x, used, values, accumulate):
@@ -107,8 +121,9 @@ def put_by_mask(s, x, used, values, accumulate):
         return s.emit("where", [mask, s.reshape(values, []), x], shape=x.shape)
     if values.rank <= behind or (values.rank == behind + 1 and known(values.shape[0]) == 1):  # each place gets the same
         return s.emit("where", [mask, s.reshape(values, values.shape[max(values.rank - behind, 0):]), x], shape=x.shape)
-    raise Unsupported("assignment by a mask of as many values as it chooses, which depends on data; use torch.where or "
-                      "masked_scatter")
+    if axis == 0:
+        return s.emit("masked_scatter", [x, s.expand(mask, x.shape), values], shape=x.shape)
+    raise Unsupported("assignment by a mask behind other axes of as many values as it chooses; use torch.where or masked_scatter")
 
 
 @aten("masked_scatter.default")
@@ -135,8 +150,12 @@ def scattered(s, x, index, updates, axis, reduction):
 
 @aten("scatter_reduce.two")
 def scatter_reduce(s, x, dim, index, src, reduce, include_self):
-    axis = dim % max(x.rank, 1)
     updates = as_indices(s, src, index)
+    return at_rows(s, x, dim % max(x.rank, 1), index,
+                   lambda x, index, axis: reduced(s, x, axis, index, updates, reduce, include_self))
+
+
+def reduced(s, x, axis, index, updates, reduce, include_self):
     start = x
     if not include_self:
         blank = s.expand(s.operand(neutral(reduce, x.dtype), x.dtype), index.shape)
@@ -149,7 +168,7 @@ def scatter_reduce(s, x, dim, index, src, reduce, include_self):
     counts = scattered(s, counts, index, one, axis, "add")
     if not include_self:
         counts = s.emit("max", [counts, s.operand(1, x.dtype)], shape=x.shape)
-    return s.emit("div" if x.dtype.is_floating_point else "floor_div", [y, counts])
+    return s.emit("div" if x.dtype.is_floating_point else "floor_div", [y, counts], shape=x.shape)
 
 
 def as_indices(s, src, index):
@@ -162,9 +181,10 @@ def as_indices(s, src, index):
 
 @aten("index_reduce.default")
 def index_reduce(s, x, dim, index, source, reduce, include_self):
-    axis = dim % x.rank
-    rows = s.expand(s.reshape(index, [index.shape[0] if i == axis else 1 for i in range(x.rank)]), source.shape)
-    return scatter_reduce(s, x, dim, rows, source, reduce, include_self)
+    def changed(x, index, axis):
+        rows = s.expand(s.reshape(index, [index.shape[0] if i == axis else 1 for i in range(x.rank)]), source.shape)
+        return reduced(s, x, axis, rows, source, reduce, include_self)
+    return at_rows(s, x, dim % x.rank, index, changed)
 
 
 # ---- places in sorted rows
@@ -208,8 +228,13 @@ def repeat_interleave_counts(s, repeats, output_size):
     count = known(s.out.shape[0])
     if count is None:
         raise Unsupported("as many repeats as a tensor says: the size of the result depends on data; give output_size")
-    ends = s.emit("cumsum", [s.cast(repeats, torch.int64)], dtype=torch.int64, shape=repeats.shape, axis=0)
-    return place_in(s, ends, s.graph.indices(range(count)), right=True)
+    repeats = s.cast(repeats, torch.int64)
+    if s.counts.opened is not None:
+        total = s.emit("reduce_sum", [repeats], dtype=torch.int64, shape=(), axes=[0], keep_dims=False)
+        s.counts.found(s.emit("min", [total, s.operand(count, torch.int64)], dtype=torch.int64, shape=()))
+    ends = s.emit("cumsum", [repeats], dtype=torch.int64, shape=repeats.shape, axis=0)
+    place = place_in(s, ends, s.graph.indices(range(count)), right=True)
+    return s.emit("min", [place, s.operand(repeats.shape[0] - 1, torch.int64)])  # what lies behind all repeats names a row, too
 
 
 # ---- counts
@@ -322,7 +347,7 @@ def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include
         all_bags = known(count) + 1
     zeros = s.expand(s.operand(0, rows.dtype), [all_bags, weight.shape[1]])
     at = s.expand(s.reshape(bags, [bags.shape[0], 1]), rows.shape)
-    joined = scatter_reduce(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)
+    joined = reduced(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)
     return [joined if padding_idx < 0 else s.narrow(joined, 0, 0, count)]
 
 

@@ -21,6 +21,11 @@ def matmul(s, **arguments):
     return s.contraction("matmul", *arguments.values())
 
 
+@aten("_int_mm.default")
+def int_mm(s, x, mat2):
+    return s.emit("matmul", [x, mat2])
+
+
 @aten("addmm.default", "baddbmm.default", "addmv.default")
 def addmm(s, x, beta, alpha, **factors):
     product = s.contraction("matmul", *factors.values())

@@ -38,19 +38,48 @@ def any_length(name, own):
     return run
 
 
+def viewed(x, shape, allow_copy):
+    """x in another shape. PyTorch's own compares the sizes one by one and assumes what the example gives; of a view its strides alone
+    depend on that, and here nothing depends on strides."""
+    strides = torch._subclasses.fake_impls._compute_stride(x.shape, x.stride(), shape, size_oblivious=True)
+    if strides is None and allow_copy:
+        return torch._prims.reshape(x, shape)
+    return torch.as_strided(x, shape, strides or torch._prims_common.make_contiguous_strides_for(shape))
+
+
+def without_output_size(own):
+    """repeat_interleave that is not told how long its result is where a number of repeats says it: PyTorch takes it from the example."""
+    def run(x, repeats, *args, output_size=None, **kwargs):
+        return own(x, repeats, *args, **kwargs, **({} if isinstance(repeats, int) else {"output_size": output_size}))
+    return run
+
+
+def distances(own):
+    """cdist, whose way of computing it chooses by sizes: as for the example."""
+    def run(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+        rows = [x.shape[-2] for x in (x1, x2)]
+        if compute_mode == "use_mm_for_euclid_dist_if_necessary" and any(isinstance(count, torch.SymInt) for count in rows):
+            are_many = any((count.node.hint or 0) > 25 if isinstance(count, torch.SymInt) else count > 25 for count in rows)
+            compute_mode = "use_mm_for_euclid_dist" if are_many else "donot_use_mm_for_euclid_dist"
+        return own(x1, x2, p, compute_mode)
+    return run
+
+
 @contextlib.contextmanager
 def any_size():
-    meta = torch._meta_registrations
-    own = {name: getattr(torch._VF, name) for name in RECURRENT}
-    divide = getattr(meta, "div_rtn", None)
-    for name in RECURRENT:
-        setattr(torch._VF, name, any_length(name, own[name]))
-    if divide is not None:  # it asks whether there is a rest
-        meta.div_rtn = lambda x, y: x // y
+    meta, refs = torch._meta_registrations, torch._refs
+    changes = [(torch._VF, name, any_length(name, getattr(torch._VF, name))) for name in RECURRENT]
+    changes += [(owner, "repeat_interleave", without_output_size(owner.repeat_interleave)) for owner in (torch, torch.Tensor)]
+    changes.append((torch, "cdist", distances(torch.cdist)))
+    if hasattr(meta, "div_rtn"):  # it asks whether there is a rest
+        changes.append((meta, "div_rtn", lambda x, y: x // y))
+    if hasattr(refs, "_reshape_view_helper_core_alg") and hasattr(torch._subclasses.fake_impls, "_compute_stride"):
+        changes.append((refs, "_reshape_view_helper_core_alg", viewed))
+    own = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    for owner, name, function in changes:
+        setattr(owner, name, function)
     try:
         yield
     finally:
-        for name in RECURRENT:
-            setattr(torch._VF, name, own[name])
-        if divide is not None:
-            meta.div_rtn = divide
+        for owner, name, function in own:
+            setattr(owner, name, function)

@@ -29,6 +29,10 @@ JoinedChain join_chains(const Graph& graph, const Node& producer, const Node& re
 NodeId insert_joined(Graph& graph, Node joined, const std::vector<ValueId>& replaced, NodeId place);
 // The most steps of one region.
 inline constexpr size_t kMostRegionSteps = 48;
+// The most inputs and outputs of one region that gives values of this shape: RLX_REGION_BUFFERS,
+// less the count of indices outside where there is one, and less the pointers in whose places the
+// sizes of a run stand.
+size_t most_buffers(const Shape& shape, const std::vector<RegionStep>& steps);
 // Instructions of one element of a chain over these inputs.
 uint64_t cost_of(const Graph& graph, const std::vector<RegionStep>& steps,
                  const std::vector<std::optional<ValueId>>& inputs);

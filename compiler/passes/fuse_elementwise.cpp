@@ -2,6 +2,7 @@
 // Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape
 // joins its reader, and so does one that computes a single element.
 #include <algorithm>
+#include <set>
 
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/scalar_cost.h"
@@ -9,6 +10,7 @@
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
+#include "schema/kernel_params.h"
 
 namespace rlx {
 
@@ -100,14 +102,19 @@ NodeId insert_joined(Graph& graph, Node joined, const std::vector<ValueId>& repl
   return id;
 }
 
-namespace {
-
-// RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.
-size_t most_inputs(const std::vector<RegionStep>& steps) {
+size_t most_buffers(const Shape& shape, const std::vector<RegionStep>& steps) {
+  constexpr size_t kWordsOfPointer = sizeof(uint64_t) / sizeof(uint32_t);
+  std::set<uint32_t> symbols;
+  for (const Dim& size : shape)
+    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
   const bool counts = std::any_of(steps.begin(), steps.end(),
                                   [](const RegionStep& step) { return reads_index(step.op); });
-  return counts ? 14 : 15;
+  return RLX_REGION_BUFFERS - (counts ? 1 : 0) -
+         (symbols.size() + kWordsOfPointer - 1) / kWordsOfPointer;
 }
+
+namespace {
+
 // Of a node as it is listed: nodes of more, which only a model has, are left alone.
 constexpr size_t kMostListedInputs = 64;
 
@@ -144,7 +151,8 @@ bool join_one_producer(Graph& graph, NodeId reader_id) {
     const NodeId producer_id = *value.producer;
     if (!can_join(graph, producer_id, reader_id)) continue;
     JoinedChain joined = join_chains(graph, graph.node(producer_id), graph.node(reader_id));
-    if (joined.inputs.size() > most_inputs(joined.steps) ||
+    const Shape& shape = graph.value(graph.node(reader_id).outputs[0]).type.shape;
+    if (joined.inputs.size() + 1 > most_buffers(shape, joined.steps) ||
         joined.steps.size() > kMostRegionSteps ||
         cost_of(graph, joined.steps, joined.inputs) > kMostRegionCost)
       continue;

@@ -3,8 +3,6 @@
 // another chain becomes a part of that one, as an optimiser's moments become a part of its step.
 #include <algorithm>
 
-#include "compiler/ops/lowering/elementwise_region.h"
-#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
@@ -13,11 +11,6 @@
 
 namespace rlx {
 namespace {
-
-bool counts_outside(const std::vector<RegionStep>& steps) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const RegionStep& step) { return reads_index(step.op); });
-}
 
 // All that reads the producer's result besides the reader writes it to states, after the reader.
 bool is_kept(const Graph& graph, ValueId result, NodeId reader) {
@@ -57,8 +50,9 @@ std::optional<NodeId> join(Graph& graph, NodeId producer_id, NodeId reader_id) {
                             .operands = {static_cast<uint32_t>(last - producer.outputs.size() + r)},
                             .dtype = dtype});
   }
-  const size_t buffers = inputs + replaced.size() + (counts_outside(joined.steps) ? 1 : 0);
-  if (buffers > kMaxRegionOperands + 1 || joined.steps.size() > kMostRegionSteps ||
+  const Shape& shape = graph.value(reader.outputs[0]).type.shape;
+  if (inputs + replaced.size() > most_buffers(shape, joined.steps) ||
+      joined.steps.size() > kMostRegionSteps ||
       cost_of(graph, joined.steps, joined.inputs) > kMostInlineCost)
     return std::nullopt;
   Node both = reader;

@@ -79,7 +79,54 @@ std::shared_ptr<const PlanView> free_plan_of(const std::shared_ptr<const PlanVie
   return made;
 }
 
+// Whether a graph of free n from 1 to 100 compiles for the tests' targets.
+void check_compiles(const std::string& inputs, const std::string& nodes,
+                    const std::string& output) {
+  const std::string text =
+      R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 100}], "inputs": [)" + inputs +
+      R"(], "nodes": [)" + nodes + R"(], "outputs": [")" + output + R"("]})";
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  INFO(text << diagnostics.text());
+  REQUIRE(source.has_value());
+  const auto module = bind_module(*source, {}, ".", diagnostics, {{"n", {1, 100, 1}}});
+  REQUIRE(module.has_value());
+  const auto plan = compile_to_bytes(*module, test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  CHECK(plan.has_value());
+}
+
 }  // namespace
+
+TEST_CASE("whatever_reads_a_free_axis_from_behind_compiles") {
+  const std::string reversed = node("reverse", R"("x")", "r", R"({"axes": [1]})") + ", ";
+  const std::string rows = input("x", R"([3, "n", 4])");
+  check_compiles(rows, reversed + node("reduce_max", R"("r")", "y", R"({"axes": [1]})"), "y");
+  check_compiles(rows, reversed + node("softmax", R"("r")", "y", R"({"axis": 1})"), "y");
+  check_compiles(rows, reversed + node("exp", R"("r")", "y"), "y");
+  check_compiles(rows + ", " + input("w", "[4, 5]"), reversed + node("matmul", R"("r", "w")", "y"),
+                 "y");
+  // The axis is no longer than 8, but a step along it is as long as the run says.
+  const std::string conv = R"({"stride": [1], "pads": [1, 1], "dilation": [1], "groups": 1})";
+  check_compiles(input("x", R"([3, 8, "n"])") + ", " + input("w", "[5, 4, 3]"),
+                 reversed + node("narrow", R"("r")", "s", R"({"axis": 1, "start": 2, "len": 4})") +
+                     ", " + node("conv", R"("s", "w")", "y", conv),
+                 "y");
+}
+
+TEST_CASE("chains_of_many_inputs_leave_room_for_a_free_size") {
+  std::string inputs = input("x0", R"(["n", 4])");
+  std::string nodes;
+  std::string sum = "x0";
+  for (int i = 1; i < 20; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    inputs += ", " + input(name, R"(["n", 4])");
+    nodes += (i > 1 ? ", " : "") +
+             node("add", "\"" + sum + "\", \"" + name + "\"", "s" + std::to_string(i));
+    sum = "s" + std::to_string(i);
+  }
+  check_compiles(inputs, nodes, sum);
+}
 
 TEST_CASE("a kernel of the compiler's fills as much as a symbol says") {
   for (const std::shared_ptr<Device>& device : present_devices().devices) {

@@ -327,7 +327,8 @@ class Integers(nn.Module):
         return (a + b, a * 2 - b, a // 3, a % 3, a / 2, (a & b) | (a ^ 5), ~a, a > b, a.to(torch.uint8), x.to(torch.int32) + a,
                 x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
                 torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4),
-                torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b))
+                torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b),
+                torch._int_mm((a[:, None] * 7 + b).to(torch.int8), (a[:, None] - b[None] * 9).to(torch.int8)))
 
 
 class Movement(nn.Module):
@@ -475,7 +476,7 @@ class Statistics(nn.Module):
     def forward(self, x, y):  # [3, 5], [3, 5]
         zeros = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0], dtype=x.dtype)
         return (torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
-                torch.logcumsumexp(x, 1))
+                torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 200, 1))
 
 
 class Draws(nn.Module):
@@ -607,6 +608,34 @@ class AnyLength(nn.Module):
                 x / seq ** 0.5, x.roll(-1, 1), x[:, : seq // 2])
 
 
+class SharedSizes(nn.Module):
+    """Two inputs of one free batch and length, and what libraries ask of their sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.conv = nn.Linear(8, 5), nn.Conv1d(4, 6, 3, padding=1)
+        self.turned = nn.Linear(4, 3, dtype=torch.cfloat)
+
+    def forward(self, x, y):  # [batch, seq, 8]
+        batch, seq, width = x.shape
+        joined = torch.cat([y, x], 1)
+        doubled = x.new_zeros(batch, 2 * seq, width)
+        doubled[:, 0::2] = x
+        doubled[:, 1::2] = y * 2
+        places = torch.zeros(seq, width)
+        steps = torch.arange(seq).float()[:, None] * torch.tensor([1.0, 0.5, 0.25, 0.125])
+        places[:, 0::2], places[:, 1::2] = torch.sin(steps), torch.cos(steps)
+        marked = x.clone()
+        marked[:, 1::3] += 1
+        table = torch.arange(40.0)[None, :, None]
+        offset = (40 - seq) // 2
+        numbers = torch.complex(x[..., :4], x[..., 4:])
+        return (x.repeat_interleave(3, 0, output_size=batch * 3), torch.cdist(x, y), (x + y).transpose(1, 2).reshape(batch, -1).view(
+            y.shape[0], width, -1), joined[:, :seq] + x, joined[:, seq:] + x, joined[:, -seq:] + x, doubled, places + x, marked,
+            table[:, offset:offset + seq] + y, self.linear(x.flip(1)), self.conv(x.transpose(1, 2).flip(1)[:, :4]), y.flip(1).amax(1),
+            (x - steps[:, :1] * 50).logcumsumexp(1), torch.view_as_real(F.linear(numbers, self.turned.weight.to(numbers), self.turned.bias.to(numbers))))
+
+
 class Chosen(nn.Module):
     """Results that are as long as the data decide, and what goes on behind them."""
 
@@ -647,6 +676,66 @@ class Rows(nn.Module):
         marked = x.clone()
         marked[:, :2][x[:, :2].sum(1) > 0] = torch.tensor([5.0, 7.0]).to(x)
         return joined, chosen[order], joined[:4], joined[2:], best, left + right, top * bottom, values, shifted, marked
+
+
+class Edges(nn.Module):
+    """What libraries of graph networks do: edges chosen by the data, sums, means and extremes of what they bring to nodes, assignments to
+    rows that the data choose; rows that do not count change nothing."""
+
+    def forward(self, x, edges, weights, rows):
+        keep = edges[0] != edges[1]
+        loops = torch.arange(x.shape[0])
+        source, target, weight = edges[0][keep], edges[1][keep], F.leaky_relu(weights[keep])
+        joined = torch.cat([source, loops]), torch.cat([target, loops]), torch.cat([weight, torch.ones_like(loops, dtype=weight.dtype)])
+        brought = rows[keep] * weight[:, None]
+        wide = target[:, None].expand(-1, 3)
+        degree = x.new_zeros(x.shape[0]).scatter_add(0, target, weight)
+        most = x.new_zeros(x.shape[0], 3).scatter_reduce(0, wide, brought, "amax", include_self=False)
+        mean = x.scatter_reduce(0, wide, brought, "mean", include_self=False)
+        least = x.index_reduce(0, target, brought, "amin")
+        ends = x[source] * 2
+        ends[:, 0], ends[:, 1:] = weight, brought[:, 1:]
+        least = least.index_add(0, target, ends)
+        rare = torch.where(weights < -0.5)[0]
+        written = x.clone()
+        written[edges[0][rare]] = torch.tensor([2.0, 3.0, 4.0]).to(x)
+        pairs = x.index_put((target, source % 3), weight, accumulate=True)
+        masked = x.clone()
+        masked[x[:, 0] > 0] = (x * 2 + 1)[x[:, 0] > 0]
+        summed = torch.zeros_like(x).index_add(0, joined[1], x[joined[0]] * joined[2][:, None])
+        return (degree, summed, x.index_add(0, target, brought), most, mean, least, written, pairs, masked,
+                x.scatter(0, edges[0][rare][:, None].expand(-1, 3), 7.0))
+
+
+class Durations(nn.Module):
+    """Rows repeated as often as a tensor says, as speech synthesis stretches phonemes."""
+
+    def forward(self, x, times):
+        return torch.repeat_interleave(x, times, 0), torch.repeat_interleave(x.sum(1), times)
+
+
+class Known(nn.Module):
+    """Values that buffers and constants give, checks of the data, and numbers of the data in arithmetic."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("is_set", torch.tensor(True))
+        self.register_buffer("sizes", torch.tensor([1, 2]))
+
+    def forward(self, x):
+        if self.is_set:
+            x = x * 2
+        if not (self.sizes > 1).any():
+            x = x * 100
+        assert (x == x).all(), "no number"
+        if not torch.isfinite(x.sum()):
+            raise ValueError("infinite")
+        if x.isnan().any() or x.isinf().any():
+            raise ValueError("no number")
+        axes = torch.arange(1, x.ndim).tolist()
+        largest = x.max().item()
+        return (x[:, :int(self.sizes.max())].sum(axes), x.clamp(min=largest - 1.5), x.clamp(max=largest * 0.5 + 1), x + largest,
+                torch.full_like(x, float("nan")), torch.full((2, 3), x.shape[1]))
 
 
 class Assumed(nn.Module):

@@ -54,10 +54,25 @@ def padding_mask(batch, count):
     return (torch.arange(count)[None] < torch.tensor([count - i for i in range(batch)])[:, None]).long()
 
 
+def graph(nodes, edges):
+    """Values of nodes, edges of which some lead from a node to itself, their weights and values. No two of what models.Edges writes to
+    rows of its choice go to one row."""
+    source = torch.arange(edges) % nodes
+    return (floats(nodes, 3), torch.stack([source, (source * source + 1) % nodes]),
+            torch.tensor([-1.0, 0.5, -0.75, 0.25, 1.0])[torch.arange(edges) % 5] * (torch.arange(edges) < nodes), floats(edges, 3))
+
+
 # Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
 CASES = {
     "chosen": lambda: fixed(models.Chosen, floats(5, 7), *boxes(12)),
     "rows": lambda: fixed(models.Rows, floats(5, 4), *boxes(12)),
+    "edges": lambda: fixed(models.Edges, *graph(5, 6)),
+    "edges_dynamic": lambda: fixed(models.Edges, *graph(5, 6), dynamic={
+        "x": {0: ("nodes", 4, 9)}, "edges": {1: ("edges", 2, 20)}, "weights": {0: ("edges", 2, 20)}, "rows": {0: ("edges", 2, 20)}},
+                                   other=graph(7, 11), bind={"nodes": (5, 7), "edges": (6, 11)}),
+    "durations": lambda: fixed(models.Durations, floats(5, 3), torch.tensor([2, 0, 3, 1, 1]), max_count=12),
+    "known": lambda: fixed(models.Known, floats(2, 5, 4), dynamic={"x": {1: ("seq", 3, 9)}}, other=(floats(2, 8, 4),),
+                           bind={"seq": (5, 8)}),
     "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
     "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
@@ -104,6 +119,9 @@ CASES = {
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
     "any_length": lambda: fixed(models.AnyLength, floats(2, 6, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 2, 40)}},
                                 other=(floats(3, 9, 8),), bind={"batch": (2, 3), "seq": (6, 9)}),
+    "shared_sizes": lambda: fixed(models.SharedSizes, floats(2, 7, 8), floats(2, 7, 8),
+                                  dynamic={name: {0: ("batch", 1, 8), 1: ("seq", 6, 40)} for name in "xy"},
+                                  other=(floats(3, 10, 8), floats(3, 10, 8)), bind={"batch": (2, 3), "seq": (7, 10)}),
 }
 
 
@@ -180,7 +198,7 @@ def check(case, name, args, folder):
     model = folder / f"{name}.rlxg"
     graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
                               rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"),
-                              assume_values=case.get("assume_values", False))
+                              max_count=case.get("max_count"), assume_values=case.get("assume_values", False))
     names = [row["name"] for row in graph.inputs]
     states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     keep = ["--keep", ",".join(states)] if states else []

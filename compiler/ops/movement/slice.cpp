@@ -287,6 +287,16 @@ bool evaluate_views(EvaluateContext& ctx) {
   return true;
 }
 
+// Whether the elements begin at a distance behind their range's first byte that only the run knows:
+// axes that a free number of elements makes long, read from behind. Few kernels take such pointers.
+bool begins_at_free_distance(const TensorRef& view) {
+  for (size_t i = 0; i < view.strides.size(); ++i) {
+    const Dim distance = view.strides[i] * (max(view.shape()[i], 1) - 1);
+    if (distance.is_free() && distance.range().least < 0) return true;
+  }
+  return false;
+}
+
 template <Views views>
 bool lower_views(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
@@ -295,7 +305,8 @@ bool lower_views(LowerContext& ctx) {
     TensorRef view = shifted(x, outputs[i].offset);
     view.type.shape = outputs[i].shape;
     view.strides = outputs[i].strides;
-    ctx.alias_output(i, std::move(view));
+    const bool is_far = begins_at_free_distance(view);
+    ctx.alias_output(i, is_far ? ctx.dense(view) : std::move(view));
   }
   return true;
 }
