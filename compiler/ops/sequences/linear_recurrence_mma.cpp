@@ -15,10 +15,13 @@ constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
 constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
-constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
+constexpr int64_t kPartWords = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 64;
 
+// Enough for each of the kernel's forms of a record.
 int64_t record_words(const LinearRecurrence& r) {
-  return (r.corrects ? 2 : 1) * kTriangle + 2 * kChunkSteps + 4;
+  const int64_t parts = r.v.ref.dtype() == DType::bf16 ? 3 : 2;  // of 16 bits, of a triangle
+  const int64_t triangles = r.corrects ? 2 : 1;
+  return triangles * parts * kPartWords + (2 + triangles) * kChunkSteps + 4;
 }
 
 Dim state_groups(const LinearRecurrence& r) {
