@@ -325,11 +325,21 @@ RLX_MAIN {
 #include "lib/recurrence_warps.cuh"
 #endif
 
-RLX_MAIN {
+// Calls role(place, first turn) for each group of columns of this workgroup.
+template <class Role>
+RLX_FN void for_groups(const Role& role) {
   constexpr int kGroups = (RLX_COLUMNS + kColumns - 1) / kColumns;
-  const rlx_i64 group = rlx_i64(rlx_linear_group);
-  const Place place = {group / kGroups / RLX_HEADS, group / kGroups % RLX_HEADS, int(group % kGroups) * kColumns};
-  if (place.batch >= RLX_BATCH) return;
+  int turn = 0;
+  for (rlx_i64 group = rlx_i64(rlx_linear_group);; group += RLX_GROUPS_AT_ONCE) {
+    const Place place = {group / kGroups / RLX_HEADS, group / kGroups % RLX_HEADS, int(group % kGroups) * kColumns};
+    if (place.batch >= RLX_BATCH) return;
+    role(place, turn);
+    if (!RLX_GROUPS_AT_ONCE) return;
+    turn += RLX_CHUNKS;
+  }
+}
+
+RLX_MAIN {
   if (rlx_local_index == 0) {
     start_ring();
     start_states();
@@ -342,13 +352,13 @@ RLX_MAIN {
   const int lane = int(rlx_lane_of_warp);
   if (role == 2) {
     rlx_give_registers<104>();
-    fetch(p, place, int(rlx_local_index) % 128);
+    for_groups([&](const Place& place, int turn) { fetch(p, place, turn, int(rlx_local_index) % 128); });
   } else if (role == 0) {
     rlx_take_registers<200>();
-    walk(p, place, warp, lane);
+    for_groups([&](const Place& place, int turn) { walk(p, place, turn, warp, lane); });
   } else {
     rlx_take_registers<200>();
-    read_out(p, place, warp, lane);
+    for_groups([&](const Place& place, int turn) { read_out(p, place, turn, warp, lane); });
   }
 }
 #endif

@@ -13,8 +13,8 @@ constexpr int kPartBytes = kColumns * int(RLX_PANEL_ROW_BYTES);
 constexpr int kPanelBytes = kParts * kPartBytes;
 constexpr int kHalves = (RLX_KEYS + 63) / 64;                     // of 64 keys
 constexpr int kState = 0;                                     // S before the chunk
-constexpr int kFaded = kState + kHalves * kPanelBytes;        // diag(e^(G_63 - G)) D
-constexpr int kMissing = kFaded + kPanelBytes;                // V - diag(e^G) K S
+constexpr int kFaded = kState + kHalves * kPanelBytes;        // diag(e^(G_63 - G)) D, without RLX_DELTA of this chunk and the next
+constexpr int kMissing = kFaded + (2 - RLX_DELTA) * kPanelBytes;  // V - diag(e^G) K S
 constexpr int kTaken = kMissing + RLX_DELTA * kPanelBytes;    // D, where it is not V
 constexpr int kOwnBytes = kTaken + RLX_DELTA * kPanelBytes;
 
@@ -99,8 +99,12 @@ template <int kCount>
 RLX_FN void note_most(const float (&x)[kCount], int place, int warp, int lane) {
   if (kBf16) return;
   int most = 0;
-  RLX_UNROLL for (int e = 0; e < kCount; ++e) most = larger(most, x[e]);
-  most = __reduce_max_sync(0xFFFFFFFFu, most);
+  int other = 0;
+  RLX_UNROLL for (int e = 0; e < kCount; e += 2) {
+    most = larger(most, x[e]);
+    other = larger(other, x[e + 1]);
+  }
+  most = __reduce_max_sync(0xFFFFFFFFu, max(most, other));
   if (lane == 0) most_of[place + warp] = most;
 }
 RLX_FN void noted_barrier() {
@@ -180,20 +184,19 @@ RLX_FN void load_values(float (&v)[8], const Stage& stage, int warp, int lane) {
 }
 
 // The warpgroup that takes S from chunk to chunk.
-RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void walk(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   const rlx_u32 own = rlx_shared_address(own_memory());
   const auto has_keys = [&](int half) { return half * 64 + warp * 16 < RLX_KEYS; };
   float s[kHalves * 8];
   const auto key_of = [&](int e) { return e / 8 * 64 + row_of(warp, lane, e % 8); };
   float undo_state = 0.0f;
-  // S before chunk `chunk`, for all who read it. What was fetched of that chunk is seen by products too.
-  const auto publish = [&](int chunk) {
-    if (chunk < RLX_CHUNKS) wait_full(chunk);
+  // S before a chunk, for all who read it.
+  const auto publish = [&](int turn) {
     note_most(s, kMostState, warp, lane);
     noted_barrier();
     const float power = power_at(kMostState);
     undo_state = inverse_of(power);
-    if (chunk > 0) wait_turn(read_state, chunk - 1);
+    if (turn > 0) wait_turn(read_state, turn - 1);
     RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
       if (has_keys(half)) store_parts(own + kState + rlx_u32(half * kPanelBytes), s + half * 8, power, warp, lane);
     }
@@ -202,18 +205,43 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     arrive_warp(has_state, lane);
   };
   RLX_UNROLL for (int e = 0; e < kHalves * 8; ++e) s[e] = has_keys(e / 8) ? first_state(p, place, key_of(e), column_of(lane, e % 8)) : 0.0f;
-  publish(0);
+  // Starts the product of a chunk's keys, by steps, with what is in a panel. Sums of keys beyond are of what stands there, and nobody reads them.
+  Sum added[kHalves];
+  const auto multiply_columns = [&](rlx_u32 keys, rlx_u32 panel) {
+    RLX_UNROLL for (int half = 0; half < kHalves; ++half) hold(added[half].orders);
+    rlx_wgmma_fence();
+    RLX_UNROLL for (int step = 0; step < kSteps / 16; ++step) {
+      RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
+        rlx_wgmma_few<kParts * 16, kBf16, true, false>(
+            added[half].orders, rlx_panel_descriptor(keys) + rlx_u64((half * kRowPanelBytes + step * 16 * int(RLX_PANEL_ROW_BYTES)) / 16),
+            rlx_panel_descriptor(panel) + rlx_u64(step * 2), step > 0);
+      }
+    }
+    rlx_wgmma_commit();
+  };
+  const auto update = [&](float total, float undo) {
+    rlx_wgmma_wait<0>();
+    RLX_UNROLL for (int half = 0; half < kHalves; ++half) hold(added[half].orders);
+    RLX_UNROLL for (int e = 0; e < kHalves * 8; ++e) s[e] = has_keys(e / 8) ? total * s[e] + added[e / 8].of(e % 8) * undo : 0.0f;
+  };
+  const auto fade = [&](float (&faded)[8], const float (&d)[8], const Stage& stage) {
+    RLX_UNROLL for (int e = 0; e < 8; ++e) faded[e] = d[e] * stage.gates[kSteps + row_of(warp, lane, e)];
+    note_most(faded, kMostFaded, warp, lane);
+  };
+  wait_full(first_turn);
 
-  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    float d[8];
-    load_values(d, stage, warp, lane);
 #if RLX_DELTA
+  publish(first_turn);
+  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
     Sum sum;
     begin_products(sum);
     multiply_rows(sum, stage.keys, own + kState);
+    float d[8];
+    load_values(d, stage, warp, lane);
     finish_products(sum);
-    RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] -= stage.gates[row_of(warp, lane, e)] * sum.of(e) * undo_state;
+    RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] -= stage.gates[row_of(warp, lane, e)] * undo_state * sum.of(e);
     note_most(d, kMostMissing, warp, lane);
     noted_barrier();
     const float power = power_at(kMostMissing);
@@ -222,77 +250,76 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     begin_products(sum);
     multiply_triangle(sum, stage.triangles + kParts * kTriangleBytes, own + kMissing);
     finish_products(sum);
-    RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] = sum.of(e) * stage.gates[3 * kSteps + row_of(warp, lane, e)] * inverse_of(power);
+    RLX_UNROLL for (int e = 0; e < 8; ++e) d[e] = stage.gates[3 * kSteps + row_of(warp, lane, e)] * inverse_of(power) * sum.of(e);
     note_most(d, kMostTaken, warp, lane);
-#endif
     float faded[8];
-    RLX_UNROLL for (int e = 0; e < 8; ++e) faded[e] = d[e] * stage.gates[kSteps + row_of(warp, lane, e)];
-    note_most(faded, kMostFaded, warp, lane);
+    fade(faded, d, stage);
     noted_barrier();
     const float faded_power = power_at(kMostFaded);
     store_parts(own + kFaded, faded, faded_power, warp, lane);
     const float total = stage.gates[kLast];
     group_barrier();
-
-    // Keys by steps. Those beyond are what stands there, and nobody reads their sums.
-    Sum added[kHalves];
-    RLX_UNROLL for (int half = 0; half < kHalves; ++half) hold(added[half].orders);
-    rlx_wgmma_fence();
-    RLX_UNROLL for (int step = 0; step < kSteps / 16; ++step) {
-      RLX_UNROLL for (int half = 0; half < kHalves; ++half) {
-        rlx_wgmma_few<kParts * 16, kBf16, true, false>(
-            added[half].orders, rlx_panel_descriptor(stage.keys + rlx_u32(half * kRowPanelBytes + step * 16 * int(RLX_PANEL_ROW_BYTES))),
-            rlx_panel_descriptor(own + kFaded) + rlx_u64(step * 2), step > 0);
-      }
-    }
-    rlx_wgmma_commit();
-#if RLX_DELTA
-    if (chunk > 0) wait_turn(read_taken, chunk - 1);
+    multiply_columns(stage.keys, own + kFaded);
+    if (turn > 0) wait_turn(read_taken, turn - 1);
     const float taken_power = power_at(kMostTaken);
     store_parts(own + kTaken, d, taken_power, warp, lane);
     if (warp == 0 && lane == 0) taken_factor = inverse_of(taken_power);
     rlx_fence_async_shared();
     arrive_warp(has_taken, lane);
-#endif
-    rlx_wgmma_wait<0>();
-    RLX_UNROLL for (int half = 0; half < kHalves; ++half) hold(added[half].orders);
-    arrive_warp(empty[chunk % kStages], lane);
-    RLX_UNROLL for (int e = 0; e < kHalves * 8; ++e)
-      s[e] = has_keys(e / 8) ? total * s[e] + added[e / 8].of(e % 8) * inverse_of(faded_power) : 0.0f;
-    publish(chunk + 1);
+    if (chunk + 1 < RLX_CHUNKS) wait_full(turn + 1);
+    update(total, inverse_of(faded_power));
+    arrive_warp(empty[turn % kStages], lane);
+    if (chunk + 1 < RLX_CHUNKS) publish(turn + 1);
   }
+#else
+  // What no chunk before has a part in goes before it is needed.
+  const auto prepare = [&](int turn) {
+    const Stage stage = stage_of(turn);
+    float d[8];
+    load_values(d, stage, warp, lane);
+    float faded[8];
+    fade(faded, d, stage);
+    noted_barrier();
+    const float power = power_at(kMostFaded);
+    store_parts(own + kFaded + rlx_u32(turn % 2 * kPanelBytes), faded, power, warp, lane);
+    return inverse_of(power);
+  };
+  float undo = prepare(first_turn);
+  publish(first_turn);
+  RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    multiply_columns(stage.keys, own + kFaded + rlx_u32(turn % 2 * kPanelBytes));
+    const float total = stage.gates[kLast];
+    float next = 0.0f;
+    if (chunk + 1 < RLX_CHUNKS) {
+      wait_full(turn + 1);
+      next = prepare(turn + 1);
+    }
+    update(total, undo);
+    arrive_warp(empty[turn % kStages], lane);
+    undo = next;
+    if (chunk + 1 < RLX_CHUNKS) publish(turn + 1);
+  }
+#endif
   RLX_UNROLL for (int e = 0; e < kHalves * 8; ++e) {
     if (has_keys(e / 8)) store_state(p, place, key_of(e), column_of(lane, e % 8), s[e]);
   }
 }
 
 // The warpgroup that finds the results.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void read_out(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   const rlx_u32 own = rlx_shared_address(own_memory());
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    wait_full(chunk);
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    wait_full(turn);
     rlx_fence_async_shared();
     float v[8] = {};
     if (RLX_HAS_D) load_values(v, stage, warp, lane);
-    wait_turn(has_state, chunk);
-    Sum sum;
-    begin_products(sum);
-    multiply_rows(sum, stage.queries, own + kState);
-    finish_products(sum);
-    const float undo_state = state_factor;
-    arrive_warp(read_state, lane);
     float y[8];
-    RLX_UNROLL for (int e = 0; e < 8; ++e) y[e] = sum.of(e) * (RLX_SCALE * stage.gates[row_of(warp, lane, e)]) * undo_state;
-#if RLX_DELTA
-    wait_turn(has_taken, chunk);
-    begin_products(sum);
-    multiply_triangle(sum, stage.triangles, own + kTaken);
-    finish_products(sum);
-    const float undo_taken = taken_factor;
-    arrive_warp(read_taken, lane);
-    RLX_UNROLL for (int e = 0; e < 8; ++e) y[e] += sum.of(e) * stage.gates[2 * kSteps + row_of(warp, lane, e)] * undo_taken;
-#else
+    Sum sum;
+#if !RLX_DELTA
     float products[kParts][8];
     RLX_UNROLL for (int part = 0; part < kParts; ++part) hold(products[part]);
     rlx_wgmma_fence();
@@ -303,10 +330,29 @@ RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane)
     RLX_UNROLL for (int e = 0; e < 8; ++e) {
       float added = products[kParts - 1][e];
       RLX_UNROLL for (int part = kParts - 2; part >= 0; --part) added = products[part][e] + kPartWeight * added;
-      y[e] += added * stage.gates[2 * kSteps + row_of(warp, lane, e)];
+      y[e] = added * stage.gates[2 * kSteps + row_of(warp, lane, e)];
     }
 #endif
-    arrive_warp(empty[chunk % kStages], lane);
+    wait_turn(has_state, turn);
+    begin_products(sum);
+    multiply_rows(sum, stage.queries, own + kState);
+    finish_products(sum);
+    const float undo_state = state_factor;
+    arrive_warp(read_state, lane);
+    RLX_UNROLL for (int e = 0; e < 8; ++e) {
+      const float read = RLX_SCALE * stage.gates[row_of(warp, lane, e)] * undo_state * sum.of(e);
+      y[e] = RLX_DELTA ? read : y[e] + read;
+    }
+#if RLX_DELTA
+    wait_turn(has_taken, turn);
+    begin_products(sum);
+    multiply_triangle(sum, stage.triangles, own + kTaken);
+    finish_products(sum);
+    const float undo_taken = taken_factor;
+    arrive_warp(read_taken, lane);
+    RLX_UNROLL for (int e = 0; e < 8; ++e) y[e] += stage.gates[2 * kSteps + row_of(warp, lane, e)] * undo_taken * sum.of(e);
+#endif
+    arrive_warp(empty[turn % kStages], lane);
     RLX_UNROLL for (int e = 0; e < 8; e += 2)
       store_results(p, place, chunk * kSteps + row_of(warp, lane, e), column_of(lane, e), {y[e], y[e + 1]}, {v[e], v[e + 1]});
   }

@@ -25,7 +25,8 @@ RLX_FN unsigned char* own_memory() {
   return rlx_shared + ((address + 1023u & ~1023u) - address);
 }
 
-// What the walk reads of a chunk: rows of keys and of queries, the record, and the values of its columns.
+// What the walk reads of a chunk: rows of keys and of queries, the record, and the values of its columns. Chunks are numbered from the
+// workgroup's first one on (`turn`), of all groups of columns that it takes one after another.
 struct Stage {
   rlx_u32 keys;
   rlx_u32 queries;
@@ -33,8 +34,8 @@ struct Stage {
   const float* gates;
   rlx_u32 values;
 };
-RLX_FN Stage stage_of(int chunk) {
-  const unsigned char* const first = own_memory() + kOwnBytes + chunk % kStages * kStageBytes;
+RLX_FN Stage stage_of(int turn) {
+  const unsigned char* const first = own_memory() + kOwnBytes + turn % kStages * kStageBytes;
   const rlx_u32 address = rlx_shared_address(first);
   return {address, address + kQueriesPlace, address + kTrianglesPlace, reinterpret_cast<const float*>(first + kGatesPlace),
           address + kValuesPlace};
@@ -50,7 +51,7 @@ RLX_FN void arrive_warp(const rlx_u64& barrier, int lane) {
 }
 // Waits for turn number `turn`, from 0 on, of a barrier.
 RLX_FN void wait_turn(const rlx_u64& barrier, int turn) { rlx_mbarrier_wait(rlx_shared_address(&barrier), rlx_u32(turn) % 2u); }
-RLX_FN void wait_full(int chunk) { wait_turn(full[chunk % kStages], chunk / kStages); }
+RLX_FN void wait_full(int turn) { wait_turn(full[turn % kStages], turn / kStages); }
 
 RLX_FN void start_ring() {
   RLX_UNROLL for (int stage = 0; stage < kStages; ++stage) {
@@ -113,21 +114,22 @@ RLX_FN void store_results(const RlxParams& p, const Place& place, int t, int col
 }
 
 // The warps that fetch chunks. Beyond the sequence they repeat the last rows, which meet nothing but zeros.
-RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
+RLX_FN void fetch(const RlxParams& p, const Place& place, int first_turn, int thread) {
   const rlx_i64 q_first = place.batch * RLX_Q_BATCH + place.head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD;
   const rlx_i64 k_first = place.batch * RLX_K_BATCH + place.head / RLX_HEADS_PER_KEY * RLX_K_HEAD;
   const rlx_i64 v_first = place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + place.first_column;
   const int value_row = thread / 2;
   const int value_column = thread % 2 * 8;
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+    const int turn = first_turn + chunk;
     // Loads of values, zeros beyond the tensor, are under way while the stage is still in use.
     rlx_u32 bits[8];
     const rlx_i64 from = v_first + rlx_i64(chunk * kSteps + value_row) * RLX_V_STEP + value_column;
     const int inside = chunk * kSteps + value_row < RLX_STEPS ? RLX_COLUMNS - place.first_column - value_column : 0;
     RLX_UNROLL for (int i = 0; i < 8; ++i) bits[i] = i < inside ? rlx_load_u16(p.v, from + i) : 0u;
-    const Stage stage = stage_of(chunk);
-    const rlx_u32 barrier = rlx_shared_address(&full[chunk % kStages]);
-    if (chunk >= kStages) wait_turn(empty[chunk % kStages], chunk / kStages - 1);
+    const Stage stage = stage_of(turn);
+    const rlx_u32 barrier = rlx_shared_address(&full[turn % kStages]);
+    if (turn >= kStages) wait_turn(empty[turn % kStages], turn / kStages - 1);
     if (thread < 32) {
       rlx_stream_announce(barrier, kRecord * 4, rlx_u32(thread));
       copy_record(stage, record_at(p, place.batch, chunk, place.head), barrier, thread);
@@ -144,7 +146,7 @@ RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
     rlx_mbarrier_arrive_after_copies(barrier);
     const rlx_u32 words[4] = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
     rlx_shared_store4(stage.values + value_place(value_row, value_column), words);
-    arrive_warp(full[chunk % kStages], thread % 32);
+    arrive_warp(full[turn % kStages], thread % 32);
   }
 }
 

@@ -167,7 +167,7 @@ RLX_FN void load_values(float (&v)[2][4], const Stage& stage, int part, int colu
 }
 
 // A pair of warps that takes 8 columns of S from chunk to chunk.
-RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void walk(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
@@ -183,14 +183,15 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
   float s[kKeyTiles][4];
   const auto key_of = [&](int i, int e) { return (part + 2 * i) * 16 + upper + e / 2 * 8; };
   const auto column_of = [&](int e) { return column + pair + e % 2; };
-  // S before chunk `chunk`, for all who read it.
-  const auto publish = [&](int chunk) {
+  // S before a chunk, for all who read it.
+  const auto publish = [&](int turn) {
+    if (turn > 1) wait_turn(has_read[half][turn % 2], turn / 2 - 1);
     RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
-        if (has_keys(i)) columns.s[chunk % 2][column_of(e) * kStateRow + key_of(i, e)] = s[i][e];
+        if (has_keys(i)) columns.s[turn % 2][column_of(e) * kStateRow + key_of(i, e)] = s[i][e];
       }
     }
-    arrive_warp(has_state[half][chunk % 2], lane);
+    arrive_warp(has_state[half][turn % 2], lane);
     pair_barrier(1 + half);
   };
   RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
@@ -198,18 +199,19 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
       s[i][e] = has_keys(i) ? first_state(p, place, key_of(i, e), column_of(e)) : 0.0f;
     }
   }
-  publish(0);
+  publish(first_turn);
 
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    float* const taken = columns.taken[chunk % 2];
-    wait_full(chunk);
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    float* const taken = columns.taken[turn % 2];
+    wait_full(turn);
 
     float d[2][4];
     load_values(d, stage, part, column, lane);
 #if RLX_DELTA
     float read[2][4];
-    multiply_rows(read, stage.keys, columns.s[chunk % 2] + own_states, part, lane);
+    multiply_rows(read, stage.keys, columns.s[turn % 2] + own_states, part, lane);
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
         const int row = tile_of(part, i) * 16 + upper + e / 2 * 8;
@@ -227,7 +229,7 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
         columns.faded[column_of(e) * kStepRow + row] = d[i][e] * stage.gates[kSteps + row];
       }
     }
-    arrive_warp(has_taken[half][chunk % 2], lane);
+    arrive_warp(has_taken[half][turn % 2], lane);
     pair_barrier(1 + half);
 
     Sums sums[kKeyTiles] = {};
@@ -258,9 +260,8 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
     RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) s[i][e] = total * s[i][e] + sums[i].of(e);
     }
-    arrive_warp(empty[chunk % kStages], lane);
-    if (chunk > 0) wait_turn(has_read[half][(chunk - 1) % 2], (chunk - 1) / 2);
-    publish(chunk + 1);
+    arrive_warp(empty[turn % kStages], lane);
+    if (chunk + 1 < RLX_CHUNKS) publish(turn + 1);
   }
   RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
     RLX_UNROLL for (int e = 0; e < 4; ++e) {
@@ -270,26 +271,27 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
 }
 
 // A pair of warps that finds the results of 8 columns.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void read_out(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
   const int column = half * 8;
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    wait_full(chunk);
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    wait_full(turn);
     float v[2][4] = {};
     if (RLX_HAS_D) load_values(v, stage, part, column, lane);
-    wait_turn(has_state[half][chunk % 2], chunk / 2);
+    wait_turn(has_state[half][turn % 2], turn / 2);
     float y[2][4];
-    multiply_rows(y, stage.queries, columns.s[chunk % 2] + column * kStateRow, part, lane);
+    multiply_rows(y, stage.queries, columns.s[turn % 2] + column * kStateRow, part, lane);
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) y[i][e] *= RLX_SCALE * stage.gates[ tile_of(part, i) * 16 + lane / 4 + e / 2 * 8];
     }
-    wait_turn(has_taken[half][chunk % 2], chunk / 2);
-    multiply_triangle(y, triangle_of(stage, 0), columns.taken[chunk % 2] + column * kStepRow, part, lane);
-    arrive_warp(has_read[half][chunk % 2], lane);
-    arrive_warp(empty[chunk % kStages], lane);
+    wait_turn(has_taken[half][turn % 2], turn / 2);
+    multiply_triangle(y, triangle_of(stage, 0), columns.taken[turn % 2] + column * kStepRow, part, lane);
+    arrive_warp(has_read[half][turn % 2], lane);
+    arrive_warp(empty[turn % kStages], lane);
 
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; e += 2) {
