@@ -10,12 +10,13 @@
 //   (lib/recurrence_parts.cuh), rows times powers of two; then e^G, e^(G_63 - G) (times f without RLX_DELTA), what the powers are
 //   undone by, and e^G_63.
 // Grid: RLX_PHASE 1: a group per record, which it writes. RLX_PHASE 2: a group per batch entry, head and 16 columns of S, spread by
-//   split_grid, takes the chunks one after another. Its last four warps fetch rows, values and records into a ring of up to three stages
-//   (of up to 227 KiB on sm_90 and sm_100, as many as fit into 99 KiB elsewhere); the first four take S from chunk to chunk in registers; those
-//   between, up to a chunk later, find the results from what these leave in shared memory: by wgmma on sm_90a (lib/recurrence_groups.cuh), by
-//   mma elsewhere (lib/recurrence_warps.cuh).
+//   split_grid, takes the chunks one after another; where that were more than RLX_GROUPS_AT_ONCE, not 0, as many, each of which takes every
+//   so many of these parts in turn. Its last four warps fetch rows, values and records into a ring of up to three stages (of up to 227 KiB on
+//   sm_90 and sm_100, as many as fit into 99 KiB elsewhere); the first four take S from chunk to chunk in registers; those between, up to a
+//   chunk later, find the results from what these leave in shared memory: by wgmma on sm_90a (lib/recurrence_groups.cuh), by mma elsewhere
+//   (lib/recurrence_warps.cuh).
 // Specializations: those of linear_recurrence without tiles and RLX_GATE 2; RLX_QUERIES is 1, RLX_KEYS a multiple of 16 up to 128, RLX_X f16 or
-//   bf16; RLX_CHUNKS; RLX_Y_PAIRS: any two results from an even column on may be stored at once.
+//   bf16; RLX_CHUNKS; RLX_Y_PAIRS: any two results from an even column on may be stored at once; RLX_GROUPS_AT_ONCE.
 // Numerics: sums of logarithms are f64, decays of their differences f32, so that nothing overflows which the step by step form keeps; q k and k k
 //   exact products in f32 sums; other products by parts of each f32 factor, two of tf32 with 21 bits at least or those of
 //   lib/recurrence_parts.cuh; each chunk's sums are rounded into S as f32. A value that is not finite spoils its column from the chunk's
