@@ -6,37 +6,47 @@
 //   Y = RLX_SCALE diag(e^G) Q S + A D, + D v, times silu(z);  S <- e^G_63 S + K^T diag(e^(G_63 - G)) D.
 //   Without RLX_DELTA the columns of A and the rows of K^T's right side are multiplied by f.
 // Layout: as linear_recurrence; rows of q and k are whole pieces of 16 bytes. partial: a record per batch entry, chunk and head: A, with
-//   RLX_DELTA (I + N)^-1 diag(f), each by pieces of 16 x 8 on and below the diagonal, as mma wants them; then e^G, e^(G_63 - G) (times f
-//   without RLX_DELTA) and e^G_63.
+//   RLX_DELTA (I + N)^-1 diag(f), each by pieces of 16 x 8 on and below the diagonal, as mma wants them, or on sm_90a their parts
+//   (lib/recurrence_parts.cuh), rows times powers of two; then e^G, e^(G_63 - G) (times f without RLX_DELTA), what the powers are
+//   undone by, and e^G_63.
 // Grid: RLX_PHASE 1: a group per record, which it writes. RLX_PHASE 2: a group per batch entry, head and 16 columns of S, spread by
-//   split_grid, takes the chunks one after another. Its last four warps fetch rows, values and records into a ring of up to three stages
-//   (of up to 227 KiB on sm_90 and sm_100, as many as fit into 99 KiB elsewhere); the first four take S from chunk to chunk in registers; those
-//   between, up to a chunk later, find the results from what these leave in shared memory: by wgmma on sm_90a (lib/recurrence_groups.cuh), by
-//   mma elsewhere (lib/recurrence_warps.cuh).
+//   split_grid, takes the chunks one after another; where that were more than RLX_GROUPS_AT_ONCE, not 0, as many, each of which takes every
+//   so many of these parts in turn. Its last four warps fetch rows, values and records into a ring of up to three stages (of up to 227 KiB on
+//   sm_90 and sm_100, as many as fit into 99 KiB elsewhere); the first four take S from chunk to chunk in registers; those between, up to a
+//   chunk later, find the results from what these leave in shared memory: by wgmma on sm_90a (lib/recurrence_groups.cuh), by mma elsewhere
+//   (lib/recurrence_warps.cuh).
 // Specializations: those of linear_recurrence without tiles and RLX_GATE 2; RLX_QUERIES is 1, RLX_KEYS a multiple of 16 up to 128, RLX_X f16 or
-//   bf16; RLX_CHUNKS; RLX_Y_PAIRS: any two results from an even column on may be stored at once.
+//   bf16; RLX_CHUNKS; RLX_Y_PAIRS: any two results from an even column on may be stored at once; RLX_GROUPS_AT_ONCE.
 // Numerics: sums of logarithms are f64, decays of their differences f32, so that nothing overflows which the step by step form keeps; q k and k k
-//   exact products in f32 sums; other products by tf32 as two parts of each f32 factor, 21 bits at least; each chunk's sums are rounded
-//   into S as f32. A value that is not finite spoils its column from the chunk's first step on.
+//   exact products in f32 sums; other products by parts of each f32 factor, two of tf32 with 21 bits at least or those of
+//   lib/recurrence_parts.cuh; each chunk's sums are rounded into S as f32. A value that is not finite spoils its column from the chunk's
+//   first step on.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "lib/math.inc"
 #include "generated/places.inc"
 
 #include "lib/stream.cuh"
-#include "lib/wgmma_tf32.cuh"
+#include "lib/wgmma_few.cuh"
 
 RLX_PARAMS(LinearRecurrenceParams);
 
 #define RLX_ELEMENT(dtype, base, i) RLX_CAT(rlx_load_, dtype)(base, rlx_i64(i))
 
 constexpr int kSteps = 64;  // of a chunk
+#if RLX_HAS_WGMMA
+#include "lib/recurrence_parts.cuh"
+constexpr int kTriangle = kParts * kPackedBytes / 4;
+constexpr int kFactors = 3 + RLX_DELTA;  // of each step
+#else
 constexpr int kTriangle = (kSteps / 16) * (kSteps / 16 + 1) * 128;
+constexpr int kFactors = 2;
+#endif
 constexpr int kGates = (1 + RLX_DELTA) * kTriangle;  // their place in a record
-constexpr int kRecord = kGates + 2 * kSteps + 4;
+constexpr int kLast = kFactors * kSteps;             // that of e^G_63 behind it
+constexpr int kRecord = kGates + kLast + 4;
 constexpr int kPiecesOfRow = RLX_KEYS / 8;      // of 16 bytes
-constexpr int kRowBytes = RLX_KEYS * 2 + 16;    // in shared memory, so that rows begin in other banks
-constexpr int kRowsBytes = kSteps * kRowBytes;  // of a chunk's keys, and of its queries behind them
+constexpr int kRowBytes = RLX_KEYS * 2 + 16;  // in shared memory, so that rows begin in other banks
 
 static_assert(RLX_KEYS % 16 == 0, "depths of a product");
 
@@ -51,6 +61,7 @@ RLX_FN rlx_vec2 unpack(rlx_u32 word) { return RLX_CAT(RLX_CAT(rlx_unpack_, RLX_X
 
 #if RLX_PHASE == 1
 
+constexpr int kRowsBytes = kSteps * kRowBytes;  // of a chunk's keys, and of its queries behind them
 constexpr int kTileRow = kSteps + 4;
 constexpr int kTileBytes = kSteps * kTileRow * 4;
 // Rows of keys and queries, in whose place (I + N)^-1 and products on the way to it stand later.
@@ -166,6 +177,38 @@ RLX_FN void invert(const float* n, float* x, float* products, int thread) {
 }
 #endif
 
+// A warp writes rows of triangle `which` to the record; x[j]: its elements of columns 8j to 8j + 7, as a product has them.
+RLX_FN void store_triangle(rlx_ptr record, int which, const float (&x)[kSteps / 8][4], int tile, int lane) {
+#if RLX_HAS_WGMMA
+  int most[2] = {0, 0};
+  RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
+    RLX_UNROLL for (int e = 0; e < 4; ++e) most[e / 2] = j > 2 * tile + 1 ? most[e / 2] : larger(most[e / 2], x[j][e]);
+  }
+  float power[2];
+  RLX_UNROLL for (int half = 0; half < 2; ++half) {
+    most[half] = max(most[half], __shfl_xor_sync(0xFFFFFFFFu, most[half], 1));
+    most[half] = max(most[half], __shfl_xor_sync(0xFFFFFFFFu, most[half], 2));
+    power[half] = power_of(most[half]);
+    if (lane % 4 == 0) rlx_store_f32(record, kGates + (2 + which) * kSteps + tile * 16 + half * 8 + lane / 4, inverse_of(power[half]));
+  }
+  RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
+    if (j > 2 * tile + 1) break;
+    RLX_UNROLL for (int half = 0; half < 2; ++half) {
+      rlx_u32 words[kParts];
+      parts_of(words, x[j][2 * half] * power[half], x[j][2 * half + 1] * power[half]);
+      const int core = packed_columns(j / 2) + ((tile - j / 2) * 4 + half * 2 + j % 2) * 128;
+      RLX_UNROLL for (int part = 0; part < kParts; ++part)
+        rlx_at<rlx_u32>(record, (which * kParts + part) * kPackedBytes + core + lane * 4) = words[part];
+    }
+  }
+#else
+  RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
+    if (j > 2 * tile + 1) break;
+    rlx_at<float4>(record, (which * kTriangle + piece_at(tile, j) + lane * 4) * 4) = make_float4(x[j][0], x[j][2], x[j][1], x[j][3]);
+  }
+#endif
+}
+
 RLX_MAIN {
   const rlx_i64 group = rlx_i64(rlx_linear_group);
   const rlx_i64 head = group % RLX_HEADS;
@@ -238,41 +281,40 @@ RLX_MAIN {
 #endif
   RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
     if (j > 2 * tile + 1) break;
-    float a[4];
     RLX_UNROLL for (int e = 0; e < 4; ++e) {
       const int row = tile * 16 + lane / 4 + e / 2 * 8;
       const int column = j * 8 + lane % 4 * 2 + e % 2;
       const float decay = RLX_GATE && column <= row ? decay_of(sums[row] - sums[column]) : 1.0f;
       float value = RLX_SCALE * decay * of_queries[j][e];
       if (!RLX_DELTA) value *= factors[column];
-      a[e] = column <= row ? value : 0.0f;
+      of_queries[j][e] = column <= row ? value : 0.0f;
 #if RLX_DELTA
       n[row * kTileRow + column] = column < row ? factors[row] * decay * of_keys[j][e] : 0.0f;
 #endif
     }
-    rlx_at<float4>(record, (piece_at(tile, j) + lane * 4) * 4) = make_float4(a[0], a[2], a[1], a[3]);
   }
+  store_triangle(record, 0, of_queries, tile, lane);
   if (thread < kSteps) {
     const double last = sums[kSteps - 1];
     rlx_store_f32(record, kGates + thread, decay_of(sum));
     rlx_store_f32(record, kGates + kSteps + thread, decay_of(last - sum) * (RLX_DELTA ? 1.0f : factors[thread]));
-    if (thread == 0) rlx_store_f32(record, kGates + 2 * kSteps, decay_of(last));
+    if (thread == 0) rlx_store_f32(record, kGates + kLast, decay_of(last));
   }
 #if RLX_DELTA
   rlx_barrier();
   float* const x = reinterpret_cast<float*>(rlx_shared);
   invert(n, x, x + kTileBytes / 4, thread);
-  // Warp w writes the pieces of its rows.
   RLX_UNROLL for (int j = 0; j < kSteps / 8; ++j) {
     if (j > 2 * tile + 1) break;
     const int column = j * 8 + lane % 4 * 2;
     const float2 upper = *reinterpret_cast<const float2*>(x + (tile * 16 + lane / 4) * kTileRow + column);
     const float2 lower = *reinterpret_cast<const float2*>(x + (tile * 16 + lane / 4 + 8) * kTileRow + column);
-    const float first = factors[column];
-    const float second = factors[column + 1];
-    rlx_at<float4>(record, (kTriangle + piece_at(tile, j) + lane * 4) * 4) =
-        make_float4(upper.x * first, lower.x * first, upper.y * second, lower.y * second);
+    of_keys[j][0] = upper.x * factors[column];
+    of_keys[j][1] = upper.y * factors[column + 1];
+    of_keys[j][2] = lower.x * factors[column];
+    of_keys[j][3] = lower.y * factors[column + 1];
   }
+  store_triangle(record, 1, of_keys, tile, lane);
 #endif
 }
 
@@ -284,29 +326,40 @@ RLX_MAIN {
 #include "lib/recurrence_warps.cuh"
 #endif
 
-RLX_MAIN {
+// Calls role(place, first turn) for each group of columns of this workgroup.
+template <class Role>
+RLX_FN void for_groups(const Role& role) {
   constexpr int kGroups = (RLX_COLUMNS + kColumns - 1) / kColumns;
-  const rlx_i64 group = rlx_i64(rlx_linear_group);
-  const Place place = {group / kGroups / RLX_HEADS, group / kGroups % RLX_HEADS, int(group % kGroups) * kColumns};
-  if (place.batch >= RLX_BATCH) return;
+  int turn = 0;
+  for (rlx_i64 group = rlx_i64(rlx_linear_group);; group += RLX_GROUPS_AT_ONCE) {
+    const Place place = {group / kGroups / RLX_HEADS, group / kGroups % RLX_HEADS, int(group % kGroups) * kColumns};
+    if (place.batch >= RLX_BATCH) return;
+    role(place, turn);
+    if (!RLX_GROUPS_AT_ONCE) return;
+    turn += RLX_CHUNKS;
+  }
+}
+
+RLX_MAIN {
   if (rlx_local_index == 0) {
     start_ring();
     start_states();
-    rlx_fence_async_shared();
   }
+  start_stages(int(rlx_local_index));
+  rlx_fence_async_shared();
   rlx_barrier();
   const int role = int(rlx_warp) / 4;
   const int warp = int(rlx_warp) % 4;
   const int lane = int(rlx_lane_of_warp);
   if (role == 2) {
     rlx_give_registers<104>();
-    fetch(p, place, int(rlx_local_index) % 128);
+    for_groups([&](const Place& place, int turn) { fetch(p, place, turn, int(rlx_local_index) % 128); });
   } else if (role == 0) {
     rlx_take_registers<200>();
-    walk(p, place, warp, lane);
+    for_groups([&](const Place& place, int turn) { walk(p, place, turn, warp, lane); });
   } else {
     rlx_take_registers<200>();
-    read_out(p, place, warp, lane);
+    for_groups([&](const Place& place, int turn) { read_out(p, place, turn, warp, lane); });
   }
 }
 #endif

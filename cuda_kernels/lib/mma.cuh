@@ -78,6 +78,12 @@ RLX_FN void rlx_load_tiles2_transposed(rlx_u32 (&r)[2], rlx_u32 shared) {
                : "memory");
 }
 
+// The reverse of rlx_load_tiles4_transposed (sm_90 and later): lane l gives of each tile rows 2(l % 4) and 2(l % 4) + 1 of column l / 4.
+RLX_FN void rlx_store_tiles4_transposed(rlx_u32 shared, const rlx_u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // ---- shared memory by 32-bit address ----
 
 RLX_FN rlx_u32 rlx_shared_load1(rlx_u32 shared) {

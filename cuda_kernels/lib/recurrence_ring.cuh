@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What both forms of linear_recurrence_mma's walk over chunks stand on: a ring of stages with the rows and the record of a chunk each, which
-// four warps fill; where a workgroup's part of the tensors is; parts of f32 for tf32. CUDA only. Named by the specializations of
-// linear_recurrence_mma.cu; behind kOwnBytes, what the form keeps in shared memory beside the ring, a multiple of 16.
+// four warps fill; where a workgroup's part of the tensors is. CUDA only. Named by the specializations of linear_recurrence_mma.cu; behind
+// kOwnBytes, what the form keeps in shared memory beside the ring, a multiple of 16, and the places of all in a stage.
 #ifndef RLX_LIB_RECURRENCE_RING_CUH
 #define RLX_LIB_RECURRENCE_RING_CUH
 
-constexpr int kColumns = 16;
 constexpr int kFetchers = 2 * kSteps;  // threads
-
-// What the walk reads of a chunk: rows of keys and of queries, the record, and the values of its columns.
-constexpr int kValueRowBytes = kColumns * 2 + 16;
-constexpr int kStageBytes = 2 * kRowsBytes + kRecord * 4 + kSteps * kValueRowBytes;
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr int kRoom = 227 * 1024;
 #else
@@ -30,19 +25,24 @@ RLX_FN unsigned char* own_memory() {
   return rlx_shared + ((address + 1023u & ~1023u) - address);
 }
 
-// A stage's parts.
+// What the walk reads of a chunk: rows of keys and of queries, the record, and the values of its columns. Chunks are numbered from the
+// workgroup's first one on (`turn`), of all groups of columns that it takes one after another.
 struct Stage {
   rlx_u32 keys;
   rlx_u32 queries;
-  const float* record;
+  rlx_u32 triangles;
+  const float* gates;
   rlx_u32 values;
 };
-RLX_FN Stage stage_of(int chunk) {
-  const unsigned char* const first = own_memory() + kOwnBytes + chunk % kStages * kStageBytes;
+RLX_FN Stage stage_of(int turn) {
+  const unsigned char* const first = own_memory() + kOwnBytes + turn % kStages * kStageBytes;
   const rlx_u32 address = rlx_shared_address(first);
-  return {address, address + kRowsBytes, reinterpret_cast<const float*>(first + 2 * kRowsBytes),
-          address + 2 * kRowsBytes + kRecord * 4};
+  return {address, address + kQueriesPlace, address + kTrianglesPlace, reinterpret_cast<const float*>(first + kGatesPlace),
+          address + kValuesPlace};
 }
+
+// The form's, called by a warp: starts copies of a record, whose bytes count at the barrier.
+RLX_FN void copy_record(const Stage& stage, rlx_ptr record, rlx_u32 barrier, int lane);
 
 // Arrives for a warp, all of whose lanes have done what is to be seen.
 RLX_FN void arrive_warp(const rlx_u64& barrier, int lane) {
@@ -51,28 +51,13 @@ RLX_FN void arrive_warp(const rlx_u64& barrier, int lane) {
 }
 // Waits for turn number `turn`, from 0 on, of a barrier.
 RLX_FN void wait_turn(const rlx_u64& barrier, int turn) { rlx_mbarrier_wait(rlx_shared_address(&barrier), rlx_u32(turn) % 2u); }
-RLX_FN void wait_full(int chunk) { wait_turn(full[chunk % kStages], chunk / kStages); }
+RLX_FN void wait_full(int turn) { wait_turn(full[turn % kStages], turn / kStages); }
 
 RLX_FN void start_ring() {
   RLX_UNROLL for (int stage = 0; stage < kStages; ++stage) {
     rlx_mbarrier_init(rlx_shared_address(&full[stage]), kFetchers + kFetchers / 32 + RLX_STREAM_ARRIVALS);
     rlx_mbarrier_init(rlx_shared_address(&empty[stage]), 8u);
   }
-}
-
-// Of four floats the parts for mma. What the high part cuts off is exact.
-RLX_FN rlx_u32 high_part(float x) { return __float_as_uint(x) & 0xFFFFE000u; }
-RLX_FN rlx_u32 low_part(float x) { return __float_as_uint(x - __uint_as_float(high_part(x))); }
-
-// A left side of 16-bit values, from words of rows g and g + 8: depths 2t and 2t + 1 are at the places t and t + 4 of mma, and those of the
-// right side too.
-struct Left {
-  rlx_u32 values[4];
-};
-RLX_FN Left left_of(rlx_u32 upper, rlx_u32 lower) {
-  const rlx_vec2 u = unpack(upper);
-  const rlx_vec2 l = unpack(lower);
-  return {{__float_as_uint(u.x), __float_as_uint(l.x), __float_as_uint(u.y), __float_as_uint(l.y)}};
 }
 
 // Where a workgroup's part of the tensors is.
@@ -100,7 +85,7 @@ RLX_FN void store_state(const RlxParams& p, const Place& place, int key, int col
 // Values of a step in columns `column` and the next, an even one. They come this way and not by loads of those who use them, because a
 // fence waits for a thread's loads from memory.
 RLX_FN float2 values_of(const Stage& stage, int row, int column) {
-  return unpack(rlx_shared_load1(stage.values + rlx_u32(row * kValueRowBytes + column * 2)));
+  return unpack(rlx_shared_load1(stage.values + value_place(row, column)));
 }
 
 // What a step's result is at last. `value`: the step's own.
@@ -129,38 +114,39 @@ RLX_FN void store_results(const RlxParams& p, const Place& place, int t, int col
 }
 
 // The warps that fetch chunks. Beyond the sequence they repeat the last rows, which meet nothing but zeros.
-RLX_FN void fetch(const RlxParams& p, const Place& place, int thread) {
+RLX_FN void fetch(const RlxParams& p, const Place& place, int first_turn, int thread) {
   const rlx_i64 q_first = place.batch * RLX_Q_BATCH + place.head / RLX_HEADS_PER_QUERY * RLX_Q_HEAD;
   const rlx_i64 k_first = place.batch * RLX_K_BATCH + place.head / RLX_HEADS_PER_KEY * RLX_K_HEAD;
   const rlx_i64 v_first = place.batch * RLX_V_BATCH + place.head * RLX_V_HEAD + place.first_column;
   const int value_row = thread / 2;
   const int value_column = thread % 2 * 8;
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
+    const int turn = first_turn + chunk;
     // Loads of values, zeros beyond the tensor, are under way while the stage is still in use.
     rlx_u32 bits[8];
     const rlx_i64 from = v_first + rlx_i64(chunk * kSteps + value_row) * RLX_V_STEP + value_column;
     const int inside = chunk * kSteps + value_row < RLX_STEPS ? RLX_COLUMNS - place.first_column - value_column : 0;
     RLX_UNROLL for (int i = 0; i < 8; ++i) bits[i] = i < inside ? rlx_load_u16(p.v, from + i) : 0u;
-    const Stage stage = stage_of(chunk);
-    const rlx_u32 barrier = rlx_shared_address(&full[chunk % kStages]);
-    if (chunk >= kStages) wait_turn(empty[chunk % kStages], chunk / kStages - 1);
+    const Stage stage = stage_of(turn);
+    const rlx_u32 barrier = rlx_shared_address(&full[turn % kStages]);
+    if (turn >= kStages) wait_turn(empty[turn % kStages], turn / kStages - 1);
     if (thread < 32) {
       rlx_stream_announce(barrier, kRecord * 4, rlx_u32(thread));
-      rlx_stream_copy(stage.queries + kRowsBytes, record_at(p, place.batch, chunk, place.head), kRecord * 4, barrier, rlx_u32(thread));
+      copy_record(stage, record_at(p, place.batch, chunk, place.head), barrier, thread);
       rlx_stream_close(barrier);
     }
     // A bulk copy of each row would be slower than its pieces.
     _Pragma("unroll 8") for (int i = thread; i < kSteps * kPiecesOfRow; i += kFetchers) {
       const rlx_i64 t = min(chunk * kSteps + i / kPiecesOfRow, RLX_STEPS - 1);
       const int piece = i % kPiecesOfRow;
-      const rlx_u32 row = rlx_u32(i / kPiecesOfRow * kRowBytes + piece * 16);
+      const rlx_u32 row = piece_place(i / kPiecesOfRow, piece);
       rlx_copy16_async(stage.keys + row, RLX_AT(p.k, k_first + t * RLX_K_STEP + piece * 8, 2));
       rlx_copy16_async(stage.queries + row, RLX_AT(p.q, q_first + t * RLX_Q_STEP + piece * 8, 2));
     }
     rlx_mbarrier_arrive_after_copies(barrier);
     const rlx_u32 words[4] = {bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16, bits[6] | bits[7] << 16};
-    rlx_shared_store4(stage.values + rlx_u32(value_row * kValueRowBytes + value_column * 2), words);
-    arrive_warp(full[chunk % kStages], thread % 32);
+    rlx_shared_store4(stage.values + value_place(value_row, value_column), words);
+    arrive_warp(full[turn % kStages], thread % 32);
   }
 }
 

@@ -4,6 +4,7 @@
 #ifndef RLX_LIB_RECURRENCE_WARPS_CUH
 #define RLX_LIB_RECURRENCE_WARPS_CUH
 
+constexpr int kColumns = 16;
 constexpr int kStateRow = RLX_KEYS + 8;  // keys of a column of S in shared memory
 constexpr int kStepRow = kSteps + 8;     // steps of a column
 
@@ -15,7 +16,37 @@ struct Columns {
 };
 constexpr int kOwnBytes = sizeof(Columns);
 
+// A stage.
+constexpr int kValueRowBytes = kColumns * 2 + 16;
+constexpr int kQueriesPlace = kSteps * kRowBytes;
+constexpr int kTrianglesPlace = 2 * kQueriesPlace;
+constexpr int kGatesPlace = kTrianglesPlace + kGates * 4;
+constexpr int kValuesPlace = kTrianglesPlace + kRecord * 4;
+constexpr int kStageBytes = kValuesPlace + kSteps * kValueRowBytes;
+RLX_FN rlx_u32 piece_place(int row, int piece) { return rlx_u32(row * kRowBytes + piece * 16); }
+RLX_FN rlx_u32 value_place(int row, int column) { return rlx_u32(row * kValueRowBytes + column * 2); }
+
 #include "lib/recurrence_ring.cuh"
+
+RLX_FN void start_stages(int thread) {}
+RLX_FN void copy_record(const Stage& stage, rlx_ptr record, rlx_u32 barrier, int lane) {
+  rlx_stream_copy(stage.triangles, record, kRecord * 4, barrier, rlx_u32(lane));
+}
+
+// Of four floats the parts for mma. What the high part cuts off is exact.
+RLX_FN rlx_u32 high_part(float x) { return __float_as_uint(x) & 0xFFFFE000u; }
+RLX_FN rlx_u32 low_part(float x) { return __float_as_uint(x - __uint_as_float(high_part(x))); }
+
+// A left side of 16-bit values, from words of rows g and g + 8: depths 2t and 2t + 1 are at the places t and t + 4 of mma, and those of the
+// right side too.
+struct Left {
+  rlx_u32 values[4];
+};
+RLX_FN Left left_of(rlx_u32 upper, rlx_u32 lower) {
+  const rlx_vec2 u = unpack(upper);
+  const rlx_vec2 l = unpack(lower);
+  return {{__float_as_uint(u.x), __float_as_uint(l.x), __float_as_uint(u.y), __float_as_uint(l.y)}};
+}
 
 // Each is of 8 columns, and of chunks by turns.
 RLX_SHARED rlx_u64 has_state[2][2];  // S before the chunk stands in its place
@@ -83,6 +114,8 @@ RLX_FN void multiply_rows(float (&d)[2][4], rlx_u32 rows, const float* s, int pa
   }
 }
 
+RLX_FN const float* triangle_of(const Stage& stage, int which) { return stage.gates - kGates + which * kTriangle; }
+
 // The rows of a triangle times 8 columns of `right`, added to d.
 RLX_FN void multiply_triangle(float (&d)[2][4], const float* triangle, const float* right, int part, int lane) {
   const float* const columns = right + lane / 4 * kStepRow + lane % 4 * 2;
@@ -134,7 +167,7 @@ RLX_FN void load_values(float (&v)[2][4], const Stage& stage, int part, int colu
 }
 
 // A pair of warps that takes 8 columns of S from chunk to chunk.
-RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void walk(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
@@ -150,14 +183,15 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
   float s[kKeyTiles][4];
   const auto key_of = [&](int i, int e) { return (part + 2 * i) * 16 + upper + e / 2 * 8; };
   const auto column_of = [&](int e) { return column + pair + e % 2; };
-  // S before chunk `chunk`, for all who read it.
-  const auto publish = [&](int chunk) {
+  // S before a chunk, for all who read it.
+  const auto publish = [&](int turn) {
+    if (turn > 1) wait_turn(has_read[half][turn % 2], turn / 2 - 1);
     RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
-        if (has_keys(i)) columns.s[chunk % 2][column_of(e) * kStateRow + key_of(i, e)] = s[i][e];
+        if (has_keys(i)) columns.s[turn % 2][column_of(e) * kStateRow + key_of(i, e)] = s[i][e];
       }
     }
-    arrive_warp(has_state[half][chunk % 2], lane);
+    arrive_warp(has_state[half][turn % 2], lane);
     pair_barrier(1 + half);
   };
   RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
@@ -165,36 +199,37 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
       s[i][e] = has_keys(i) ? first_state(p, place, key_of(i, e), column_of(e)) : 0.0f;
     }
   }
-  publish(0);
+  publish(first_turn);
 
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    float* const taken = columns.taken[chunk % 2];
-    wait_full(chunk);
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    float* const taken = columns.taken[turn % 2];
+    wait_full(turn);
 
     float d[2][4];
     load_values(d, stage, part, column, lane);
 #if RLX_DELTA
     float read[2][4];
-    multiply_rows(read, stage.keys, columns.s[chunk % 2] + own_states, part, lane);
+    multiply_rows(read, stage.keys, columns.s[turn % 2] + own_states, part, lane);
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
         const int row = tile_of(part, i) * 16 + upper + e / 2 * 8;
-        columns.missing[column_of(e) * kStepRow + row] = d[i][e] - stage.record[kGates + row] * read[i][e];
+        columns.missing[column_of(e) * kStepRow + row] = d[i][e] - stage.gates[ row] * read[i][e];
         d[i][e] = 0.0f;
       }
     }
     pair_barrier(1 + half);
-    multiply_triangle(d, stage.record + kTriangle, columns.missing + own_steps, part, lane);
+    multiply_triangle(d, triangle_of(stage, 1), columns.missing + own_steps, part, lane);
 #endif
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) {
         const int row = tile_of(part, i) * 16 + upper + e / 2 * 8;
         taken[column_of(e) * kStepRow + row] = d[i][e];
-        columns.faded[column_of(e) * kStepRow + row] = d[i][e] * stage.record[kGates + kSteps + row];
+        columns.faded[column_of(e) * kStepRow + row] = d[i][e] * stage.gates[kSteps + row];
       }
     }
-    arrive_warp(has_taken[half][chunk % 2], lane);
+    arrive_warp(has_taken[half][turn % 2], lane);
     pair_barrier(1 + half);
 
     Sums sums[kKeyTiles] = {};
@@ -221,13 +256,12 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
         RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) rlx_mma_tf32(sums[i].low[j], a[i][j].values, b[j].low);
       }
     }
-    const float total = stage.record[kGates + 2 * kSteps];
+    const float total = stage.gates[kLast];
     RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) s[i][e] = total * s[i][e] + sums[i].of(e);
     }
-    arrive_warp(empty[chunk % kStages], lane);
-    if (chunk > 0) wait_turn(has_read[half][(chunk - 1) % 2], (chunk - 1) / 2);
-    publish(chunk + 1);
+    arrive_warp(empty[turn % kStages], lane);
+    if (chunk + 1 < RLX_CHUNKS) publish(turn + 1);
   }
   RLX_UNROLL for (int i = 0; i < kKeyTiles; ++i) {
     RLX_UNROLL for (int e = 0; e < 4; ++e) {
@@ -237,26 +271,27 @@ RLX_FN void walk(const RlxParams& p, const Place& place, int warp, int lane) {
 }
 
 // A pair of warps that finds the results of 8 columns.
-RLX_FN void read_out(const RlxParams& p, const Place& place, int warp, int lane) {
+RLX_FN void read_out(const RlxParams& p, const Place& place, int first_turn, int warp, int lane) {
   Columns& columns = *reinterpret_cast<Columns*>(own_memory());
   const int part = warp / 2;
   const int half = warp % 2;
   const int column = half * 8;
   RLX_LOOP for (int chunk = 0; chunk < RLX_CHUNKS; ++chunk) {
-    const Stage stage = stage_of(chunk);
-    wait_full(chunk);
+    const int turn = first_turn + chunk;
+    const Stage stage = stage_of(turn);
+    wait_full(turn);
     float v[2][4] = {};
     if (RLX_HAS_D) load_values(v, stage, part, column, lane);
-    wait_turn(has_state[half][chunk % 2], chunk / 2);
+    wait_turn(has_state[half][turn % 2], turn / 2);
     float y[2][4];
-    multiply_rows(y, stage.queries, columns.s[chunk % 2] + column * kStateRow, part, lane);
+    multiply_rows(y, stage.queries, columns.s[turn % 2] + column * kStateRow, part, lane);
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
-      RLX_UNROLL for (int e = 0; e < 4; ++e) y[i][e] *= RLX_SCALE * stage.record[kGates + tile_of(part, i) * 16 + lane / 4 + e / 2 * 8];
+      RLX_UNROLL for (int e = 0; e < 4; ++e) y[i][e] *= RLX_SCALE * stage.gates[ tile_of(part, i) * 16 + lane / 4 + e / 2 * 8];
     }
-    wait_turn(has_taken[half][chunk % 2], chunk / 2);
-    multiply_triangle(y, stage.record, columns.taken[chunk % 2] + column * kStepRow, part, lane);
-    arrive_warp(has_read[half][chunk % 2], lane);
-    arrive_warp(empty[chunk % kStages], lane);
+    wait_turn(has_taken[half][turn % 2], turn / 2);
+    multiply_triangle(y, triangle_of(stage, 0), columns.taken[turn % 2] + column * kStepRow, part, lane);
+    arrive_warp(has_read[half][turn % 2], lane);
+    arrive_warp(empty[turn % kStages], lane);
 
     RLX_UNROLL for (int i = 0; i < 2; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; e += 2) {

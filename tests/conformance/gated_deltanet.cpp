@@ -155,6 +155,13 @@ void add_chunks_of_pairs(std::vector<Case>& cases) {
   cases.push_back(delta_case(law + "gates far below zero", DType::f16, form));
   form.rule = "gated";
   cases.push_back(delta_case(law + "gates far below zero", DType::f16, form));
+  // More groups of columns than multiprocessors.
+  for (const DType t : {DType::f16, DType::bf16}) {
+    DeltaForm many{.batch = 12, .steps = 129, .heads = 12, .query_heads = 12, .key_heads = 12};
+    many.keys = 16;
+    many.columns = 16;
+    cases.push_back(delta_case(law + "many groups,", t, many));
+  }
 }
 
 // A gate of -inf forgets all before, one of zero nothing.

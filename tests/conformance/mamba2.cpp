@@ -128,6 +128,12 @@ std::vector<Case> mamba2_cases() {
                               .states = 128,
                               .options = true,
                               .parameters = DType::f32}));
+  // More groups of columns than multiprocessors.
+  for (const DType t : {DType::f16, DType::bf16}) {
+    cases.push_back(
+        mamba_case("pairs of steps, many groups", t,
+                   {.batch = 5, .steps = 65, .heads = 15, .head_size = 32, .groups = 1}));
+  }
   cases.push_back(mamba_case("from zero", DType::f32, {.state0 = false, .outputs = 1}));
   cases.push_back(mamba_case("T116 T19 no steps: the state stays", DType::f32, {.steps = 0}));
   cases.push_back(

@@ -283,11 +283,11 @@ def recurrent_cases():
 
 
 def state_cases():
-    """linear_recurrence_mma: chunks of 64 steps, one after another, whole and cut."""
+    """linear_recurrence_mma: chunks of 64 steps, one after another, whole and cut; the last with several groups of columns to a workgroup."""
     return [case(delta_rule, f"delta-{dtype}-{sequences}x{steps}-{heads}x{keys}x{columns}", dtype, sequences, steps, heads, keys, columns,
                  kernel="linear_recurrence_mma")
             for dtype in ("f16", "bf16")
-            for sequences, steps, heads, keys, columns in [(1, 1025, 8, 128, 128), (2, 511, 5, 64, 96), (3, 193, 4, 112, 48)]]
+            for sequences, steps, heads, keys, columns in [(1, 1025, 8, 128, 128), (2, 511, 5, 64, 96), (3, 193, 4, 112, 48), (9, 129, 7, 64, 80)]]
 
 
 def norm_cases():

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/matmul_activation.h"
@@ -349,30 +350,51 @@ bool evaluate_fused(EvaluateContext& ctx) {
 
 // ---- decompose ----
 
-// Of complex numbers, with both parts of a along the depth: re = [a.re a.im] [b.re; -b.im] and
-// im = [a.re a.im] [b.im; b.re]. Other types have kernels.
+// In place of each row of b two, b and i b; or of its conjugates.
+ValueId with_turned(RewriteContext& ctx, ValueId b, bool conjugates) {
+  Tensor first = Tensor::zeros({DType::bool_, {2, 1}});
+  first.integers = {1, 0};
+  Shape shape = ctx.shape(b);
+  shape.insert(shape.end() - 1, Dim(1));
+  const ValueId rows = ctx.emit("reshape", {b}, {{"shape", shape}});
+  shape[shape.size() - 2] = Dim(2);
+  const ValueId twice = ctx.emit("expand", {rows}, {{"shape", shape}});
+  const ValueId im = ctx.emit("imag", {twice});
+  const ValueId turned =
+      ctx.emit("complex", {conjugates ? im : ctx.emit("neg", {im}), ctx.emit("real", {twice})});
+  const ValueId plain = conjugates ? ctx.emit("conjugate", {twice}) : twice;
+  const ValueId both = ctx.emit("where", {ctx.constant("first", first), plain, turned});
+  Shape joined = ctx.shape(b);
+  joined[joined.size() - 2] = joined[joined.size() - 2] * 2;
+  return ctx.emit("reshape", {both}, {{"shape", joined}});
+}
+
+// Of complex numbers, whose memory is that of a real product: a's parts as they stand, [a.re a.im
+// ..], times rows [b.re b.im ..] and, below each, [-b.im b.re ..] give [y.re y.im ..]. With trans_b
+// the rows of its transpose, of conjugates. Other types have kernels.
 bool decompose_complex_product(RewriteContext& ctx) {
-  const ValueId a = ctx.input(0);
-  const ValueId b = ctx.input(1);
+  ValueId a = ctx.input(0);
+  ValueId b = ctx.input(1);
   if (ctx.dtype(a) != DType::c64) return true;
-  const auto rank = [&](ValueId x) { return static_cast<int64_t>(ctx.shape(x).size()); };
-  const auto part = [&](std::string_view name, ValueId x) { return ctx.emit(name, {x}); };
-  const auto joined = [&](ValueId first, ValueId second, int64_t axis) {
-    return ctx.emit("concat", {first, second}, {{"axis", axis}});
-  };
-  const int64_t a_depth = rank(a) - (ctx.attrs().flag("trans_a") ? 2 : 1);
-  const int64_t b_depth = rank(b) - (ctx.attrs().flag("trans_b") || rank(b) == 1 ? 1 : 2);
-  const ValueId left = joined(part("real", a), part("imag", a), a_depth);
-  const ValueId re = part("real", b);
-  const ValueId im = part("imag", b);
+  const auto rank = [&](ValueId x) { return ctx.shape(x).size(); };
+  const bool is_vector = rank(b) == 1;
+  const bool trans_b = ctx.attrs().flag("trans_b") && !is_vector;
+  if (ctx.attrs().flag("trans_a") && rank(a) > 1) {
+    Ints perm(rank(a));
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm[rank(a) - 2], perm[rank(a) - 1]);
+    a = ctx.emit("transpose", {a}, {{"perm", perm}});
+  }
+  if (is_vector) b = ctx.emit("reshape", {b}, {{"shape", Shape{ctx.shape(b)[0], Dim(1)}}});
   Attributes attributes = ctx.node().attributes;
   attributes.erase("out_dtype");
-  const auto product = [&](ValueId first, ValueId second) {
-    return ctx.emit("matmul", {left, joined(first, second, b_depth)}, attributes);
-  };
-  const ValueId y_re = product(re, ctx.emit("neg", {im}));
-  const ValueId y_im = product(im, re);
-  ctx.replace_output(0, ctx.emit("complex", {y_re, y_im}));
+  attributes.erase("trans_a");
+  if (!trans_b) attributes.erase("trans_b");
+  const ValueId left = ctx.emit("parts_of_complex", {a});
+  const ValueId right = ctx.emit("parts_of_complex", {with_turned(ctx, b, trans_b)});
+  ValueId y = ctx.emit("complex_of_parts", {ctx.emit("matmul", {left, right}, attributes)});
+  if (is_vector) y = ctx.emit("reshape", {y}, {{"shape", ctx.type(ctx.node().outputs[0]).shape}});
+  ctx.replace_output(0, y);
   return true;
 }
 

@@ -15,10 +15,13 @@ constexpr int64_t kGroupColumns = 16;
 constexpr int64_t kMostKeys = 128;
 constexpr int64_t kPairThreads = 128;
 constexpr int64_t kStateThreads = 384;  // four warps walk, four find results, four fetch
-constexpr int64_t kTriangle = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 128;
+constexpr int64_t kPartWords = (kChunkSteps / 16) * (kChunkSteps / 16 + 1) * 64;
 
+// Enough for each of the kernel's forms of a record.
 int64_t record_words(const LinearRecurrence& r) {
-  return (r.corrects ? 2 : 1) * kTriangle + 2 * kChunkSteps + 4;
+  const int64_t parts = r.v.ref.dtype() == DType::bf16 ? 3 : 2;  // of 16 bits, of a triangle
+  const int64_t triangles = r.corrects ? 2 : 1;
+  return triangles * parts * kPartWords + (2 + triangles) * kChunkSteps + 4;
 }
 
 Dim state_groups(const LinearRecurrence& r) {
@@ -64,6 +67,10 @@ void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorR
   const Dim chunks = ceil_div(r.steps, kChunkSteps);
   const Dim states = r.batch * r.heads * r.keys * r.columns;
   const int64_t reads = 2 + (r.corrects ? 1 : 0);
+  // A workgroup fills a multiprocessor: where there are more groups, it takes several, and fetches
+  // ahead from one to the next.
+  const int64_t multiprocessors = ctx.target().device.multiprocessors;
+  const bool takes_several = multiprocessors > 0 && state_groups(r).bound() > multiprocessors;
   auto dispatch = ctx.dispatch<KernelId::linear_recurrence_mma>();
   describe_recurrence(dispatch, r);
   dispatch.read(&LinearRecurrenceParams::q, r.q.ref, 16)
@@ -84,7 +91,8 @@ void dispatch_states(LowerContext& ctx, const LinearRecurrence& r, const TensorR
       .define("RLX_Y_PAIRS", has_pairs(ctx, r.y, r.columns) ? 1 : 0)
       .size("RLX_CHUNKS", chunks)
       .generated("places.inc", recurrence_places(r, chunks))
-      .grid(split_grid(state_groups(r)))
+      .define("RLX_GROUPS_AT_ONCE", takes_several ? multiprocessors : 0)
+      .grid(split_grid(takes_several ? Dim(multiprocessors) : state_groups(r)))
       .work(recurrence_bytes(r) + byte_size(partial.type), 2 * reads * r.steps * states)
       .reason("groups of " + std::to_string(kGroupColumns) + " columns, chunks of " +
               std::to_string(kChunkSteps) + " steps one after another");
@@ -115,16 +123,16 @@ std::string mma_recurrence_refusal(const OfferContext& at, const LinearRecurrenc
 
 // Fitted on an H200 to 64 to 4096 steps of heads of 64 and 128 keys, within a quarter.
 double mma_recurrence_microseconds(const OfferContext& at, const LinearRecurrence& r) {
-  constexpr double kBegin = 1.9;                // of a workgroup that walks, before its first chunk
+  constexpr double kBegin = 3;                  // of a workgroup that walks, before its first chunk
   const double steps = r.corrects ? 11 : 8;     // however little there is to do
-  const double pairs = r.corrects ? 3.4 : 1.6;  // of a multiprocessor, a record's
-  const double chunk = 0.3 + (r.corrects ? 1.8 : 1.2) * static_cast<double>(r.keys) / kMostKeys;
+  const double pairs = r.corrects ? 3.5 : 1.3;  // of a multiprocessor, a record's
+  const double chunk = 0.3 + (r.corrects ? 1.48 : 0.87) * static_cast<double>(r.keys) / kMostKeys;
   const int64_t multiprocessors = std::max<int64_t>(at.device().multiprocessors, 1);
   const int64_t chunks = ceil_div(r.steps.bound(), kChunkSteps);
   const int64_t records = r.batch.bound() * chunks * r.heads;
   const int64_t turns = ceil_div(state_groups(r).bound(), multiprocessors);
   return steps + pairs * static_cast<double>(records) / static_cast<double>(multiprocessors) +
-         static_cast<double>(turns) * (kBegin + chunk * static_cast<double>(chunks));
+         kBegin + static_cast<double>(turns) * chunk * static_cast<double>(chunks);
 }
 
 bool emit_mma_recurrence(LowerContext& ctx, const LinearRecurrence& r) {

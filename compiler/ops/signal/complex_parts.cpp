@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2), element by element.
+// complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2), element by element; and
+// what complex products are made of: parts_of_complex and complex_of_parts, the same memory as
+// numbers of c64 and as twice as many of f32, both parts of each one.
 #include <bit>
 #include <limits>
 
 #include "compiler/ops/lowering/elementwise.h"
+#include "compiler/ops/lowering/lower_context.h"
 #include "compiler/support/complex_bits.h"
 
 namespace rlx {
@@ -69,6 +72,42 @@ bool evaluate_complex_of_parts(EvaluateContext& ctx) {
   return true;
 }
 
+DType other_of(DType dtype) {
+  return dtype == DType::c64 ? DType::f32 : DType::c64;
+}
+
+bool infer_pairs(InferContext& ctx) {
+  const bool to_parts = ctx.node().op == "parts_of_complex";
+  if (!check_part(ctx, 0, to_parts ? DType::c64 : DType::f32)) return false;
+  Shape shape = ctx.shape(0);
+  if (shape.empty()) return ctx.fail(DiagCode::BadShape, "input 0 has no axis");
+  shape.back() = to_parts ? shape.back() * 2 : ceil_div(shape.back(), 2);
+  ctx.set_output(0, {other_of(ctx.dtype(0)), shape});
+  return true;
+}
+
+bool evaluate_pairs(EvaluateContext& ctx) {
+  Tensor x = ctx.input(0);
+  x.round_to_dtype();
+  ctx.output(0) = Tensor::from_bytes(ctx.output_type(0), x.to_bytes());
+  return true;
+}
+
+bool lower_pairs(LowerContext& ctx) {
+  const bool to_parts = ctx.input_type(0).dtype == DType::c64;
+  TensorRef view = ctx.input(0);
+  bool has_pairs = view.strides.back() == 1;
+  // Pairs of f32 begin at even places.
+  for (size_t i = 0; !to_parts && i + 1 < view.strides.size(); ++i)
+    has_pairs = has_pairs && view.strides[i] % 2 == 0;
+  if (!has_pairs || (!to_parts && ctx.alignment(view) < 8)) view = ctx.dense_input(0);
+  for (size_t i = 0; i + 1 < view.strides.size(); ++i)
+    view.strides[i] = to_parts ? view.strides[i] * 2 : ceil_div(view.strides[i], 2);
+  view.type = ctx.output_type(0);
+  ctx.alias_output(0, std::move(view));
+  return true;
+}
+
 std::string scalar_norm_sq(const ScalarContext& ctx) {
   return fill_template("rlx_complex_norm_sq($0)", ctx);
 }
@@ -100,6 +139,17 @@ constexpr OpDef part_op(std::string_view name, std::string_view signature,
           .scalar = scalar};
 }
 
+constexpr OpDef pairs_op(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .infer = infer_pairs,
+          .evaluate = evaluate_pairs,
+          .lower = lower_pairs,
+          .keeps_f32 = 1u};
+}
+
 constexpr OpDef kComplexPartsOps[] = {
     part_op("complex_norm_sq", "complex_norm_sq(z) -> y", scalar_norm_sq),
     part_op("conjugate", "conjugate(z) -> y", scalar_conjugate),
@@ -115,6 +165,8 @@ constexpr OpDef kComplexPartsOps[] = {
     part_op("real", "real(z) -> y", scalar_real),
     part_op("imag", "imag(z) -> y", scalar_imag),
     part_op("angle", "angle(z) -> y", scalar_angle),
+    pairs_op("parts_of_complex", "parts_of_complex(z) -> y"),
+    pairs_op("complex_of_parts", "complex_of_parts(x) -> z"),
 };
 
 }  // namespace
