@@ -445,6 +445,9 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (op == Op::Multiply && is_negative(a)) return combine(Op::Subtract, 0, b * -a.bound_);
   if (op == Op::Multiply && negated(a) != nullptr) return combine(Op::Subtract, 0, *negated(a) * b);
   if (op == Op::Multiply && negated(b) != nullptr) return combine(Op::Subtract, 0, a * *negated(b));
+  // Rounded down: of 0 - y the quotient of y, rounded up.
+  if (op == Op::Divide && !b.is_free() && b.bound_ > 0 && negated(a) != nullptr)
+    return combine(Op::Subtract, 0, (*negated(a) + (b.bound_ - 1)) / b);
   if (divides && are_same) return op == Op::Divide ? 1 : 0;
   if ((op == Op::Min || op == Op::Max) && are_same) return a;
   RLX_CHECK(!divides || b.range().least > 0, "division of " + to_string(a) + " by " + to_string(b));

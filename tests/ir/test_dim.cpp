@@ -122,6 +122,13 @@ TEST_CASE("fewer steps of a size refuse what the steps refused", "[dim]") {
   CHECK(to_string(width / 3 * 6) == "(width / 3) * 6");
 }
 
+TEST_CASE("a quotient of a negative size is that of the positive one, rounded up", "[dim]") {
+  const Dim width = free_dim("width", 1, 9);
+  CHECK(to_string(8 + (0 - width) / 2) == "8 - ((width + 1) / 2)");
+  CHECK(to_string(width + (0 - width) / 4) == "width - ((width + 3) / 4)");
+  CHECK((0 - width * 4) / 2 + width * 3 == width * 3 - width * 2);
+}
+
 TEST_CASE("a factor anywhere in a size divides it", "[dim]") {
   const Dim batch = free_dim("batch", 1, 32);
   const Dim seq = free_dim("seq", 1, 512);
