@@ -54,11 +54,11 @@ class Graph:
                             f"{name}.product", trans_b=True)
         return self.node("add", [product, self.scaled(f"{name}.bias", [wide_out], 0.1)], name) if bias else product
 
-    def conv(self, x, name, wide_in, wide_out, kernel, bias=True, stride=1, groups=1):
+    def conv(self, x, name, wide_in, wide_out, kernel, bias=True, stride=1, groups=1, dims=2):
         wide = wide_in // groups
-        weight = self.scaled(f"{name}.weight", [wide_out, wide, kernel, kernel], 1 / (kernel * math.sqrt(wide)))
+        weight = self.scaled(f"{name}.weight", [wide_out, wide, *[kernel] * dims], 1 / math.sqrt(kernel ** dims * wide))
         operands = [x, weight] + ([self.scaled(f"{name}.bias", [wide_out], 0.1)] if bias else [])
-        return self.node("conv", operands, name, stride=[stride] * 2, pads=[kernel // 2] * 4, groups=groups)
+        return self.node("conv", operands, name, stride=[stride] * dims, pads=[kernel // 2] * (2 * dims), groups=groups)
 
     def norm(self, op, x, name, wide, **attributes):
         """layer_norm or group_norm over `wide` channels."""

@@ -97,7 +97,7 @@ def packed_product(name, dtype, scheme, m, n, k):
 def convolution(name, dtype, size, wide_in, wide_out, kernel=3, stride=1, images=1, residual=False, groups=1):
     g = Graph(name, dtype)
     x = g.node("relu", [g.input("x", [images, wide_in, *size])], "x.relu")
-    y = g.node("silu", [g.conv(x, "conv", wide_in, wide_out, kernel, stride=stride, groups=groups)], "silu")
+    y = g.node("silu", [g.conv(x, "conv", wide_in, wide_out, kernel, stride=stride, groups=groups, dims=len(size))], "silu")
     if residual:
         y = g.node("add", [y, g.input("residual", [images, wide_out, *(s // stride for s in size)])], "summed")
     g.output(y)
@@ -224,7 +224,7 @@ def packed_cases():
 
 
 def conv_cases():
-    """conv_mma: rings with and without warpgroups, k shared out over clusters, and patches of few channels."""
+    """conv_mma: rings with and without warpgroups, k shared out over clusters, volumes, and patches of few channels."""
     conv, cases = "conv_mma", []
     for size, wide_in, wide_out, images in [((7, 7), 512, 512, 1), ((7, 9), 512, 72, 1), ((13, 11), 256, 136, 1),
                                             ((5, 3), 1024, 40, 1), ((9, 17), 320, 320, 1)]:
@@ -240,6 +240,10 @@ def conv_cases():
     for groups in (4, 32):
         cases.append(case(convolution, f"conv-f16-31x33-128-128-groups-{groups}", "f16", (31, 33), 128, 128, kernel=conv, images=3,
                           groups=groups, define=f"RLX_BUNDLED={groups // 2}"))
+    for dtype in ("f16", "f32"):
+        cases.append(case(convolution, f"conv-{dtype}-3x5x7-256-72", dtype, (3, 5, 7), 256, 72, kernel=conv, clusters=True,
+                          define="RLX_VOLUMES=1"))
+    cases.append(case(convolution, "conv-f16-9x31x33-64-136", "f16", (9, 31, 33), 64, 136, kernel=conv, images=2, define="RLX_VOLUMES=1"))
     cases.append(case(convolution, "conv-f16-63x33-136-264", "f16", (63, 33), 136, 264, kernel=conv, images=2))
     cases.append(case(convolution, "conv-f16-few-223x225-3-64", "f16", (223, 225), 3, 64, kernel=conv, stride=2))
     return cases
