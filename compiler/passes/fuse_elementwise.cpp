@@ -11,6 +11,7 @@
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 #include "schema/kernel_params.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -109,8 +110,7 @@ size_t most_buffers(const Shape& shape, const std::vector<RegionStep>& steps) {
     for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
   const bool counts = std::any_of(steps.begin(), steps.end(),
                                   [](const RegionStep& step) { return reads_index(step.op); });
-  return RLX_REGION_BUFFERS - (counts ? 1 : 0) -
-         (symbols.size() + kWordsOfPointer - 1) / kWordsOfPointer;
+  return RLX_REGION_BUFFERS - (counts ? 1 : 0) - ceil_div(symbols.size(), kWordsOfPointer);
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2).
+// Conformance of complex_norm_sq, conjugate, complex, real, imag and angle (ops.md 11.2), and of
+// what complex products are made of.
 #include <string>
 
 #include "tests/support/case.h"
@@ -40,6 +41,12 @@ std::vector<Case> complex_parts_cases() {
   cases.push_back({.name = "T22 parts of other shapes",
                    .op = "complex",
                    .inputs = {tensor(DType::f32, {3, 1, 5}), tensor(DType::f32, {4, 1})}});
+  add("values", "parts_of_complex", known, Tolerance::Exact, {{3, -4, -0.5, 2}});
+  add("rows", "parts_of_complex", tensor(DType::c64, {3, 2, 5}).edges(), Tolerance::Exact);
+  add("T19 empty", "parts_of_complex", tensor(DType::c64, {0, 3}), Tolerance::Exact);
+  add("values", "complex_of_parts", tensor(DType::f32, {4}).of({1, -3, 2, 0}), Tolerance::Exact,
+      {{1, -3, 2, 0}});
+  add("rows", "complex_of_parts", tensor(DType::f32, {3, 2, 10}).edges(), Tolerance::Exact);
   return cases;
 }
 
