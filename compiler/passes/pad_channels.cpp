@@ -41,20 +41,14 @@ NodeId fill(Graph& graph, NodeId id, int64_t missing) {
   return filled;
 }
 
-double filling_time(const OfferContext& at, const Graph& graph, const Node& pad) {
-  const Dim bytes =
-      byte_size(graph.value(*pad.inputs[0]).type) + byte_size(graph.value(pad.outputs[0]).type);
-  return at.device().step_microseconds +
-         thread_bound_microseconds(at.device(), {.bytes = static_cast<uint64_t>(bytes.bound())});
-}
-
 bool is_faster(const OfferContext& at, const Graph& graph, NodeId id, int64_t missing) {
   Graph trial = graph;
   const Node& filled = trial.node(fill(trial, id, missing));
   const std::optional<double> now = conv_node_microseconds(at, graph, graph.node(id));
   const std::optional<double> then = conv_node_microseconds(at, trial, filled);
-  const Node& pad = trial.node(*trial.value(*filled.inputs[0]).producer);
-  return now && then && *then + filling_time(at, trial, pad) < kFilledGain * *now;
+  const double copy = copy_microseconds(at.device(), graph.value(*graph.node(id).inputs[0]).type,
+                                        trial.value(*filled.inputs[0]).type);
+  return now && then && *then + copy < kFilledGain * *now;
 }
 
 }  // namespace

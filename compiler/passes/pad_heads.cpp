@@ -79,25 +79,18 @@ std::optional<Padding> padding_of(const Graph& graph, const Node& node) {
   return result;
 }
 
-// Of reading a tensor and writing it with longer or shorter heads.
-double copy_time(const OfferContext& at, const TensorType& a, const TensorType& b) {
-  const Dim bytes = byte_size(a) + byte_size(b);
-  return at.device().step_microseconds +
-         thread_bound_microseconds(at.device(), {.bytes = static_cast<uint64_t>(bytes.bound())});
-}
-
 double copies_time(const OfferContext& at, const Padding& padding) {
   double time = 0;
   for (const AttentionInput input : kHeadInputs) {
     if (size_of(padding.padded, input) != size_of(padding.problem, input))
-      time += copy_time(at, *padding.types[input], *padding.padded_types[input]);
+      time += copy_microseconds(at.device(), *padding.types[input], *padding.padded_types[input]);
   }
   if (padding.padded.v_head_dim == padding.problem.v_head_dim) return time;
   TensorType y{.dtype = padding.types[kAttentionQ]->dtype,
                .shape = attention_output_shape(padding.problem)};
   TensorType padded = y;
   padded.shape = attention_output_shape(padding.padded);
-  return time + copy_time(at, padded, y);
+  return time + copy_microseconds(at.device(), padded, y);
 }
 
 bool is_faster(const OfferContext& at, const Padding& padding) {

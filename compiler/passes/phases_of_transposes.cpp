@@ -30,9 +30,7 @@ bool are_finite_weights(const Module& module, const Graph& graph, ValueId id) {
 // The bytes of a result of several spatial dims are put in place by a copy.
 double placing_microseconds(const OfferContext& at, const TensorType& result) {
   if (result.shape.size() == 3) return 0;
-  const auto bytes = static_cast<uint64_t>(byte_size(result).bound());
-  return at.device().step_microseconds +
-         thread_bound_microseconds(at.device(), {.bytes = 2 * bytes, .flops = 0});
+  return copy_microseconds(at.device(), result, result);
 }
 
 bool replace_one(Module& module, Graph& graph, NodeId id, const OfferContext& at,

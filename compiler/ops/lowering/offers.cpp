@@ -24,6 +24,11 @@ double thread_bound_microseconds(const DeviceModel& device, const StepWork& work
   return bound_microseconds(device, work, device.thread_tiles.products);
 }
 
+double copy_microseconds(const DeviceModel& device, const TensorType& from, const TensorType& to) {
+  const auto bytes = static_cast<uint64_t>((byte_size(from) + byte_size(to)).bound());
+  return device.step_microseconds + thread_bound_microseconds(device, {.bytes = bytes, .flops = 0});
+}
+
 std::string offer_name(const std::optional<KernelId>& kernel, std::string_view form) {
   std::string name;
   if (kernel) name = kernel_row(*kernel).name;

@@ -64,6 +64,8 @@ struct StepWork {
 double bound_microseconds(const DeviceModel& device, const StepWork& work, double products);
 // The same by threads, without matrix units.
 double thread_bound_microseconds(const DeviceModel& device, const StepWork& work);
+// Of a step that reads one value and writes the other, at the largest sizes.
+double copy_microseconds(const DeviceModel& device, const TensorType& from, const TensorType& to);
 
 // "matmul_mma", "conv_mma ring", "library".
 std::string offer_name(const std::optional<KernelId>& kernel, std::string_view form);

@@ -61,12 +61,6 @@ bool is_beside_windows(const Graph& graph, const Node& from) {
   return false;
 }
 
-double copy_microseconds(const OfferContext& at, const TensorRef& ref) {
-  const auto bytes = static_cast<uint64_t>(byte_size(ref.type).bound());
-  return at.device().step_microseconds +
-         thread_bound_microseconds(at.device(), {.bytes = 2 * bytes, .flops = 0});
-}
-
 }  // namespace
 
 std::string conv_rows_refusal(const OfferContext& at, const ConvProblem& problem,
@@ -77,7 +71,8 @@ std::string conv_rows_refusal(const OfferContext& at, const ConvProblem& problem
   const bool multiplies = conv.window.is_pointwise() && conv_product_refusal(at, problem).empty();
   const double others =
       multiplies ? conv_product_time(at, problem) : conv_implicit_time(at, problem);
-  const double copies = copy_microseconds(at, conv.x) + copy_microseconds(at, conv.y);
+  const double copies = copy_microseconds(at.device(), conv.x.type, conv.x.type) +
+                        copy_microseconds(at.device(), conv.y.type, conv.y.type);
   return others < microseconds + copies ? "rows of pixels whose copies outweigh the product" : "";
 }
 
