@@ -33,6 +33,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 import warnings
 
 TOOLS = pathlib.Path(__file__).resolve().parent
@@ -99,7 +100,8 @@ def capture(module, args=(), kwargs=None, dynamic=None, assume_values=False):
                 program = trace(module, args, kwargs, shapes, prefer_deferred_runtime_asserts_over_guards=True)
     except Exception as error:  # noqa: BLE001
         text = str(error).strip().split("\n\nThe error above occurred")[0]
-        raise ExportError(f"torch.export: {type(error).__name__}: {text}{rlx_export_asked.advice(error)}") from error
+        said = ": ".join(word for word in ("torch.export", type(error).__name__, text, place_of(error)) if word)
+        raise ExportError(said + rlx_export_asked.advice(error)) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
     changed = known_values.asked & {spec.target for spec in program.graph_signature.output_specs
@@ -145,16 +147,26 @@ def shared_sizes(module, shapes):
         hook.remove()
 
 
+def place_of(error):
+    """The model's own line that an error of the trace comes from; empty where all is PyTorch's and ours."""
+    others = (str(pathlib.Path(torch.__file__).parent), str(TOOLS))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*others, "<"))]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
+
+
 @contextlib.contextmanager
 def kept_attributes(module):
-    """What a module keeps of a run in attributes, as anchors for the sizes that it saw last, is of the trace alone."""
-    before = [(part, dict(part.__dict__)) for part in module.modules()]
+    """What a module keeps of a run in attributes, or in dictionaries there, as anchors for the sizes that it saw last, is of the
+    trace alone."""
+    before = []
+    for part in module.modules():
+        before += [(kept, dict(kept)) for kept in (part.__dict__, *part.__dict__.values()) if type(kept) is dict]
     try:
         yield
     finally:
-        for part, attributes in before:
-            part.__dict__.clear()
-            part.__dict__.update(attributes)
+        for kept, entries in before:
+            kept.clear()
+            kept.update(entries)
 
 
 def trace(module, args, kwargs, shapes, **options):

@@ -263,6 +263,27 @@ class Picker(torch.nn.Module):
         return x[x > 0].flip(0)
 
 
+class Remembering(torch.nn.Module):
+    """Keeps what it made for a size, and takes squares alone."""
+    def __init__(self):
+        super().__init__()
+        self.scale, self.made = torch.nn.Parameter(torch.ones(8)), {}
+
+    def forward(self, x):
+        assert x.shape[0] == x.shape[1]
+        size = x.shape[1]
+        if size not in self.made:
+            self.made[size] = self.scale[:size] * 2
+        return x * self.made[size]
+
+
+def check_module_after(args, folder):
+    """The module runs on behind an export, also where it keeps tensors of a run in a dictionary."""
+    module, x = Remembering().eval(), floats(4, 4)
+    rlx_export.export(module, (x,), folder / "remembering.json")
+    assert not module.made and torch.equal(module(x), 2 * x), "what the trace made is kept"
+
+
 def check_refusals(args, folder):
     def refusal(module, inputs, **options):
         try:
@@ -273,6 +294,8 @@ def check_refusals(args, folder):
     text = refusal(Refused(), (floats(4, 4),))
     for words in ("inner.1 (Picker)", "export_test.py:", "the run decides how many rows count", "aten._linalg_eigh", "aten.special_bessel_j0"):
         assert words in text, f"{words} is not in: {text}"
+    text = refusal(Remembering(), (floats(4, 3),))
+    assert "export_test.py:" in text and "assert x.shape[0] == x.shape[1]" in text, f"the model's line is not in: {text}"
     real = rlx_export.run_decompositions
     for broken, words in ((lambda program: program.no_such_method(), "cannot take its own program apart"),
                           (lambda program: torch.export.export(torch.nn.Identity(), (floats(2, 4),)),
@@ -342,6 +365,7 @@ def main():
     checks = {name: (lambda folder, name=name: check(CASES[name], name, args, folder)) for name in args.models or CASES}
     if not args.models:
         checks["refusals"] = lambda folder: check_refusals(args, folder)
+        checks["module after"] = lambda folder: check_module_after(args, folder)
         checks["plain cache"] = lambda folder: check_plain_cache(args, folder)
         checks["draws"] = lambda folder: check_draws(args, folder)
         checks["command line"] = lambda folder: check_command_line(args, folder)
