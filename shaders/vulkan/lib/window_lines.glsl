@@ -79,8 +79,8 @@ RLX_FN rlx_uvec4 rlx_load_window_piece(rlx_ptr x, WindowLine line, rlx_u32 panel
 #endif
   const WindowPixel pixel = rlx_window_pixel(line, tap);
   const RLX_INDEX place = pixel.at + RLX_INDEX(channel);
-  const rlx_i64 at = pixel.inside ? rlx_i64(place) : rlx_i64(0);
   const rlx_u32 kept = pixel.inside ? 0xFFFFFFFFu : 0u;
+  const rlx_i64 at = rlx_i64(place & RLX_INDEX(rlx_i32(kept)));  // a choice of two addresses may become a branch around the load
   return rlx_operand16(x, at * 2) & rlx_uvec4(kept);
 #else
   rlx_uvec4 piece = rlx_uvec4(0u);
