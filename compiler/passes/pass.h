@@ -81,6 +81,9 @@ bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagno
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Makes zeros around what only conv, means and sums of windows read pads of these.
 size_t fold_pads(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Computes linear layers between a transpose that brings an axis to the end and its inverse as
+// convolutions of one element over the axis where it stands.
+size_t channel_products(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 size_t scale_channels(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
