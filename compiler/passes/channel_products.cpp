@@ -59,10 +59,10 @@ std::optional<size_t> whole_input(const Graph& graph, const Node& node) {
 
 // What stands between the two transposes.
 struct Chain {
-  ValueId source{};   // before the first transpose
-  size_t axis = 0;    // of the source, over which products go
+  ValueId source{};  // before the first transpose
+  size_t axis = 0;   // of the source, over which products go
   std::vector<NodeId> nodes;
-  NodeId back{};      // the second transpose
+  NodeId back{};  // the second transpose
 };
 
 bool is_product(const Module& module, const Graph& graph, const Node& node, ValueId x) {
@@ -136,8 +136,7 @@ class Straightener {
 
  private:
   // What the next node adds to each channel, where the convolution may add it.
-  [[nodiscard]] std::optional<ValueId> bias_behind(size_t index,
-                                                   const ProductNode& product) const {
+  [[nodiscard]] std::optional<ValueId> bias_behind(size_t index, const ProductNode& product) const {
     if (product.bias || !product.activation.empty() || index + 1 == chain_.nodes.size())
       return std::nullopt;
     const Node& add = graph_.node(chain_.nodes[index + 1]);

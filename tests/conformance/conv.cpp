@@ -116,6 +116,13 @@ void add_pointwise(std::vector<Case>& cases) {
       conv_of("1x1 as a product", {2, 12, 7, 8}, {20, 12, 1, 1}, R"({"activation": "relu"})"));
   cases.push_back(conv_of("1x1 with groups", {2, 12, 5, 5}, {10, 6, 1, 1}, R"({"groups": 2})"));
   cases.push_back(conv_of("1x1 with few filters", {2, 12, 5, 5}, {3, 12, 1, 1}));
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const std::string text(name_of(dtype));
+    cases.push_back(conv_of("1x1 of 5 channels to 4 over many pixels, " + text, {1, 5, 300, 448},
+                            {4, 5, 1, 1}, R"({"activation": "relu"})", dtype));
+    cases.push_back(conv_of("1x1 of 5 channels to 3 over an odd number of pixels, " + text,
+                            {2, 5, 363, 187}, {3, 5, 1, 1}, "{}", dtype));
+  }
   cases.push_back(conv_of("1x1 on one pixel", {3, 12, 1, 1}, {20, 12, 1, 1}));
   cases.push_back(conv_of("1x1 with stride is no plain product", {1, 12, 7, 7}, {8, 12, 1, 1},
                           R"({"stride": [2, 2]})"));

@@ -14,9 +14,9 @@ std::string numbers(int count) {
 // x [2, 3, 4, 5], its transpose t, then `nodes`; weights w [6, 3], v [6, 6], c [3, 6] and b [6].
 Module mixed(const std::string& nodes, const std::string& outputs = R"("y")",
              const std::string& perm = "[0, 2, 3, 1]", const std::string& x = "[2, 3, 4, 5]") {
-  return module_of(R"("inputs": [)" + input_text("x", x) + ", " +
-                   input_text("g", "[6, 3]") + ", " + input_text("r", "[2, 4, 5, 6]") +
-                   R"(], "constants": [)" + constant_text("w", "[6, 3]", numbers(18)) + ", " +
+  return module_of(R"("inputs": [)" + input_text("x", x) + ", " + input_text("g", "[6, 3]") + ", " +
+                   input_text("r", "[2, 4, 5, 6]") + R"(], "constants": [)" +
+                   constant_text("w", "[6, 3]", numbers(18)) + ", " +
                    constant_text("v", "[6, 6]", numbers(36)) + ", " +
                    constant_text("c", "[3, 6]", numbers(18)) + ", " +
                    constant_text("b", "[6]", numbers(6)) + R"(], "nodes": [)" +
@@ -35,17 +35,17 @@ std::string back(const std::string& from, const std::string& perm = "[0, 3, 1, 2
 TEST_CASE("products between a transpose and its inverse go over the axis as it stands") {
   Module plain = mixed(kProduct + back("p"));
   CHECK(apply_keeping_values(channel_products, plain) == 1);
-  CHECK(node_lines(plain) == Lines{"reshape(x)", "reshape(w)", "conv(p.reshape, p.reshape.1)",
-                                   "reshape(p.1)"});
+  CHECK(node_lines(plain) ==
+        Lines{"reshape(x)", "reshape(w)", "conv(p.reshape, p.reshape.1)", "reshape(p.1)"});
   Module columns = mixed(op_text("matmul", R"("t", "c")", "p") + back("p"));
   CHECK(apply_keeping_values(channel_products, columns) == 1);
   Module fused = mixed(op_text("fused_matmul_bias_act", R"("t", "w", "b")", "p",
                                R"("trans_w": true, "activation": "relu")") +
                        back("p"));
   CHECK(apply_keeping_values(channel_products, fused) == 1);
-  Module middle = mixed(op_text("matmul", R"("t", "w")", "p", R"("trans_b": true)") +
-                            back("p", "[0, 1, 3, 2]"),
-                        R"("y")", "[0, 1, 3, 2]", "[2, 4, 3, 9]");
+  Module middle =
+      mixed(op_text("matmul", R"("t", "w")", "p", R"("trans_b": true)") + back("p", "[0, 1, 3, 2]"),
+            R"("y")", "[0, 1, 3, 2]", "[2, 4, 3, 9]");
   CHECK(apply_keeping_values(channel_products, middle) == 1);
 }
 
@@ -69,13 +69,13 @@ TEST_CASE("what is no product along an inner axis stays") {
                         const std::string& x = "[2, 3, 4, 5]") {
     check_stays(channel_products, mixed(nodes, outputs, perm, x));
   };
-  stays(kProduct + back("p", "[0, 3, 2, 1]"));                 // another way back
-  stays(kProduct + back("p"), R"("y", "p")");                  // the lines are read too
-  stays(op_text("relu", R"("t")", "p") + back("p"));           // no product
+  stays(kProduct + back("p", "[0, 3, 2, 1]"));        // another way back
+  stays(kProduct + back("p"), R"("y", "p")");         // the lines are read too
+  stays(op_text("relu", R"("t")", "p") + back("p"));  // no product
   stays(op_text("matmul", R"("t", "g")", "p", R"("trans_b": true)") + back("p"));  // no weights
   stays(kProduct + ", " + op_text("add", R"("p", "r")", "q") + back("q"));  // a whole value joins
   stays(kProduct + ", " + op_text("softmax", R"("p")", "q") + back("q"));   // lines are one thing
-  stays(kProduct + back("p"), R"("y")", "[0, 3, 2, 1]");       // the others change places
+  stays(kProduct + back("p"), R"("y")", "[0, 3, 2, 1]");  // the others change places
   stays(kProduct + back("p", "[0, 2, 1]"), R"("y")", "[0, 2, 1]", "[2, 3, 4]");  // few pixels
 }
 

@@ -11,6 +11,8 @@
 namespace rlx {
 namespace {
 
+constexpr int64_t kDepthsAtOnce = 4;  // that a thread along the outputs loads
+
 int64_t splits_for(const FullDevice& full, int64_t groups, int64_t steps) {
   return std::clamp<int64_t>(int64_t{full.matvec_groups} / std::max<int64_t>(groups, 1), 1,
                              std::max<int64_t>(steps / 4, 1));
@@ -44,10 +46,15 @@ void plan_along_outputs(VectorPlan& plan, const FullDevice& full, int64_t k, int
   plan.lanes = in_vectors ? 8 : 32;
   plan.rows = 256 / plan.lanes;
   while (plan.rows > 4 && plan.rows > k) plan.rows /= 2;
+  // Enough outputs for all threads need no slices of a depth that a thread loads at once.
+  const int64_t threads = ceil_div(plan.outputs, plan.chunk) * batches;
+  while (plan.rows > 1 && plan.rows * kDepthsAtOnce > k && threads * 8 >= full.matvec_threads)
+    plan.rows /= 2;
+  while (plan.lanes * plan.rows < 128) plan.lanes *= 2;
   plan.blocks = ceil_div(plan.outputs, plan.lanes * plan.chunk);
-  const int64_t steps = ceil_div(k, plan.rows * 4);
+  const int64_t steps = ceil_div(k, plan.rows * kDepthsAtOnce);
   plan.splits = splits_for(full, plan.blocks * batches, steps);
-  plan.split_k = ceil_div(steps, plan.splits) * plan.rows * 4;
+  plan.split_k = ceil_div(steps, plan.splits) * plan.rows * kDepthsAtOnce;
 }
 
 }  // namespace
