@@ -420,6 +420,8 @@ QWEN = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 12, 
         "vocab_size": 32000}
 SMALL_LLAMA = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 16,
                "num_key_value_heads": 4, "vocab_size": 32000}
+EIGHT_LAYERS = {"hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
+                "intermediate_size": 2816, "vocab_size": 32000}
 NO_CACHE = {"use_cache": False}
 
 NETWORKS = (
@@ -483,7 +485,13 @@ NETWORKS = (
     *(timm_vision(name, batch) for name, batch in (
         ("hrnet_w18", 8), ("xcit_tiny_12_p16_224", 8), ("edgenext_small", 8), ("eva02_tiny_patch14_224", 8), ("levit_256", 32),
         ("convnextv2_tiny", 8), ("coat_lite_mini", 8), ("resnest50d", 8), ("tf_efficientnetv2_b0", 16), ("mobileone_s1", 16))),
-    timm_vision("nfnet_f0", 4, 256), timm_vision("fastvit_t8", 8, 256),
+    *(timm_vision(name, batch) for name, batch in (
+        ("repvgg_a2", 8), ("tresnet_m", 8), ("dla34", 8), ("cait_xxs24_224", 8), ("twins_svt_small", 8), ("volo_d1_224", 4),
+        ("pvt_v2_b1", 8), ("davit_tiny", 8), ("focalnet_tiny_srf", 8), ("efficientformer_l1", 8), ("tiny_vit_11m_224", 8),
+        ("gcvit_tiny", 4), ("mambaout_tiny", 8), ("starnet_s1", 8), ("repvit_m1", 8), ("inception_next_tiny", 8), ("hgnetv2_b0", 8),
+        ("visformer_small", 8), ("gmlp_s16_224", 8), ("convit_small", 4), ("skresnet34", 8), ("ese_vovnet39b", 8), ("dpn68", 8),
+        ("res2net50_26w_4s", 8), ("xception41", 4), ("sequencer2d_s", 4))),
+    timm_vision("nfnet_f0", 4, 256), timm_vision("fastvit_t8", 8, 256), timm_vision("botnet26t_256", 8, 256),
     *(video(name, 2, 16, 112) for name in ("r3d_18", "r2plus1d_18", "mc3_18")), video("s3d", 2, 16, 224),
     video("mvit_v2_s", 1, 16, 224), video("swin3d_t", 1, 16, 224),
     Network("unet-f16-b8", "segmentation", "f16", lambda: UNet(2, 3, 1, 5, nn.BatchNorm2d), images(8, 256)),
@@ -493,6 +501,10 @@ NETWORKS = (
     Network("detr-f16-b1", "detection", "f16", detection_transformer, images(1, 640)),
     hugging_face("sam-vision-f16", "segmentation", "f16", "SamVisionConfig", "SamVisionModel", images(1, 1024)),
     hugging_face("siglip-vision-f16-b8", "vision", "f16", "SiglipVisionConfig", "SiglipVisionModel", images(8, 224)),
+    hugging_face("glpn-f16", "depth", "f16", "GLPNConfig", "GLPNForDepthEstimation", images(1, 480), "predicted_depth"),
+    hugging_face("vitdet-f16", "detection", "f16", "VitDetConfig", "VitDetModel", images(1, 512),
+                 settings={"image_size": 512, "num_hidden_layers": 6, "window_size": 8, "window_block_indices": [0, 1, 3, 4],
+                           "use_relative_position_embeddings": True}),
     hugging_face("dpt-f16-b1", "depth", "f16", "DPTConfig", "DPTForDepthEstimation", images(1, 384), "predicted_depth"),
     hugging_face("swin2sr-f16", "image", "f16", "Swin2SRConfig", "Swin2SRForImageSuperResolution", images(1, 64), "reconstruction"),
     hugging_face("roberta-f16-b4-s512", "language", "f16", "RobertaConfig", "RobertaModel", tokens(4, 512, 30000),
@@ -511,8 +523,20 @@ NETWORKS = (
     hugging_face("qwen3-bf16-s1024", "language", "bf16", "Qwen3Config", "Qwen3ForCausalLM", tokens(1, 1024, 30000), "logits",
                  settings={"hidden_size": 1024, "num_hidden_layers": 10, "num_attention_heads": 16, "num_key_value_heads": 8,
                            "head_dim": 128, "intermediate_size": 3072, "vocab_size": 32000}, fixed=NO_CACHE),
+    hugging_face("modernbert-f16-b4", "language", "f16", "ModernBertConfig", "ModernBertModel", tokens(4, 256, 30000),
+                 settings={"num_hidden_layers": 10, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 1152}),
+    hugging_face("mobilebert-f16-b4", "language", "f16", "MobileBertConfig", "MobileBertModel", tokens(4, 128, 30000)),
+    hugging_face("xlnet-f16-b4", "language", "f16", "XLNetConfig", "XLNetModel", tokens(4, 128, 30000),
+                 settings={"d_model": 768, "n_layer": 6, "n_head": 12, "d_inner": 3072}),
+    hugging_face("phi-f16-s256", "language", "f16", "PhiConfig", "PhiForCausalLM", tokens(1, 256, 30000), "logits",
+                 settings={**EIGHT_LAYERS, "num_key_value_heads": 16}, fixed=NO_CACHE),
+    hugging_face("olmo2-bf16-s256", "language", "bf16", "Olmo2Config", "Olmo2ForCausalLM", tokens(1, 256, 30000), "logits",
+                 settings=EIGHT_LAYERS, fixed=NO_CACHE),
+    hugging_face("gemma3-bf16-s512", "language", "bf16", "Gemma3TextConfig", "Gemma3ForCausalLM", tokens(1, 512, 30000), "logits",
+                 settings={**EIGHT_LAYERS, "head_dim": 128, "sliding_window": 128}, fixed=NO_CACHE),
     Network("translator-f16-b8", "language", "f16", Translator,
             lambda: (torch.randint(0, 8000, (8, 64)), torch.randint(0, 8000, (8, 64)))),
+    hugging_face("wavlm-f16-4s", "speech", "f16", "WavLMConfig", "WavLMModel", speech(64000)),
     hugging_face("hubert-f16-4s", "speech", "f16", "HubertConfig", "HubertModel", speech(64000)),
     hugging_face("ast-f16-b4", "speech", "f16", "ASTConfig", "ASTModel", lambda: (torch.randn(4, 1024, 128),)),
     Network("separator-f16", "speech", "f16", Separator, lambda: (torch.randn(2, 1, 32000),)),

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kMostSequences = 4;  // of a workgroup
 constexpr uint32_t kMostLanes = 32;
+constexpr uint32_t kWholeLanes =
+    8;  // more units at a time, whose activations run beside each other
 constexpr uint32_t kWholeThreads = 512;
 constexpr uint32_t kStepThreads = 128;
 // Steps of a plan cost memory and the time of its load.
@@ -65,8 +67,18 @@ constexpr int64_t kSumBytes = kWholeThreads * 8;
 CellPlan whole_plan(const OfferContext& at, const Recurrence& problem) {
   CellPlan plan = cell_plan(at, problem, whole_threads(problem));
   const auto room = static_cast<int64_t>(at.device().shared_bytes) - kSumBytes;
-  while (plan.sequences > 1 && whole_shared_bytes(problem, plan.sequences) > room)
+  const auto groups = [&problem, &plan] {
+    return problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences);
+  };
+  // Sequences share what they read of the weights; on multiprocessors of their own they wait for
+  // each other's sums no more.
+  while (plan.sequences > 1 && (whole_shared_bytes(problem, plan.sequences) > room ||
+                                groups() < int64_t{at.device().multiprocessors}))
     plan.sequences /= 2;
+  while (plan.lanes > kWholeLanes && plan.units < problem.hidden) {
+    plan.lanes /= 2;
+    plan.units *= 2;
+  }
   return plan;
 }
 
@@ -203,8 +215,9 @@ bool emit_whole(LowerContext& ctx, const Recurrence& problem) {
   describe(dispatch, problem, plan);
   describe_states(dispatch, problem);
   dispatch.grid(split_grid(ceil_div(problem.batch, plan.sequences) * problem.form.directions))
-      .reason(std::to_string(plan.sequences) + " sequences of a direction to a workgroup of " +
-              std::to_string(plan.units) + " units by " + std::to_string(plan.lanes) + " lanes");
+      .reason(std::to_string(plan.sequences) + (plan.sequences == 1 ? " sequence" : " sequences") +
+              " of a direction to a workgroup of " + std::to_string(plan.units) + " units by " +
+              std::to_string(plan.lanes) + " lanes");
   return true;
 }
 
