@@ -24,7 +24,7 @@ constexpr uint32_t kStepThreads = 128;
 // Steps of a plan cost memory and the time of its load.
 constexpr int64_t kMostStepwise = 4096;
 // Of a step inside a workgroup: barrier, latencies of shared memory, activations.
-constexpr double kInnerStepMicroseconds = 1.2;
+constexpr double kInnerStepMicroseconds = 1;
 
 }  // namespace
 
@@ -110,31 +110,34 @@ std::string stepwise_refusal(const OfferContext& at, const Recurrence& problem) 
 double weight_bytes_per_microsecond(const DeviceModel& device) {
   return 500 * device.memory_gigabytes_per_second;
 }
-double group_bytes_per_microsecond(const DeviceModel& device) {
-  return 1000 * device.memory_gigabytes_per_second / device.multiprocessors;
+// A workgroup that takes all steps has its weights near, and takes its time to multiply them.
+double group_weights_per_microsecond(const DeviceModel& device) {
+  return 525 * device.memory_gigabytes_per_second / device.multiprocessors;
 }
-// Of a step between dispatches, besides theirs: loads behind loads, activations.
-constexpr double kDispatchedStepMicroseconds = 0.8;
+// Of a step between dispatches, besides theirs: loads behind loads, activations; sums of further
+// sequences.
+constexpr double kDispatchedStepMicroseconds = 1.2;
+constexpr double kFurtherSequenceMicroseconds = 0.65;
 
 double whole_microseconds(const OfferContext& at, const Recurrence& problem) {
   const CellPlan plan = whole_plan(at, problem);
   const DeviceModel& device = at.device();
   const int64_t groups = problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences);
   const auto waves = static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}));
-  const double rate = group_bytes_per_microsecond(device);
+  const auto weights = static_cast<double>(problem.gates() * problem.hidden * problem.hidden);
   return device.step_microseconds +
          waves * static_cast<double>(problem.steps.bound()) *
-             (kInnerStepMicroseconds + static_cast<double>(problem.weight_bytes()) / rate);
+             (kInnerStepMicroseconds + weights / group_weights_per_microsecond(device));
 }
 
 double stepwise_microseconds(const OfferContext& at, const Recurrence& problem) {
   const DeviceModel& device = at.device();
-  const int64_t reads =
-      problem.form.directions *
-      ceil_div(problem.batch.bound(), cell_plan(at, problem, kStepThreads).sequences);
+  const int64_t sequences = cell_plan(at, problem, kStepThreads).sequences;
+  const int64_t reads = problem.form.directions * ceil_div(problem.batch.bound(), sequences);
   const double bytes = static_cast<double>(problem.weight_bytes()) * static_cast<double>(reads);
   return static_cast<double>(problem.steps.bound()) *
          (device.step_microseconds + kDispatchedStepMicroseconds +
+          kFurtherSequenceMicroseconds * static_cast<double>(sequences - 1) +
           bytes / weight_bytes_per_microsecond(device));
 }
 
