@@ -38,7 +38,7 @@ struct Place {
   std::optional<ReduceChain> chain = std::nullopt;  // x is its value
 };
 
-constexpr int64_t kElementsPerThread = 8;  // ResNeSt-50 on an H200: 2 % faster than with 32
+constexpr int64_t kElementsPerThread = 32;
 
 std::string float_of(DType dtype) {
   return dtype == DType::f64 ? "rlx_f64" : "rlx_f32";
