@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over few elements that stand far apart, as elementwise nodes of parts of their operand:
-// those keep the layout in which they find it and join the elementwise nodes around them, where a
-// reduction would leave one thread two loads.
+// Reductions over few elements that stand far apart, as elementwise nodes of parts of their
+// operand: those keep the layout in which they find it and join the elementwise nodes around them,
+// where a reduction would leave one thread two loads.
 #include <algorithm>
 #include <array>
 
@@ -49,7 +49,8 @@ std::optional<size_t> axis_of_few(const Graph& graph, const Node& node) {
   return neighbours.range().least < kLeastNeighbours ? std::nullopt : std::optional(axis);
 }
 
-// An elementwise node that nothing else reads: the same node of parts of its operands takes its place.
+// An elementwise node that nothing else reads: the same node of parts of its operands takes its
+// place.
 bool is_spread(const Graph& graph, const Node* node) {
   return node != nullptr && find_op(node->op)->scalar != nullptr && !is_positional(node->op) &&
          node->outputs.size() == 1 && graph.reader_count(node->outputs[0]) == 1 &&

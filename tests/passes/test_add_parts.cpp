@@ -26,12 +26,11 @@ TEST_CASE("sums and extremes of two parts are elementwise nodes of these") {
 }
 
 TEST_CASE("elementwise nodes that a reduction alone reads are of parts too") {
-  Module module = module_of(R"("inputs": [)" + input_text("x", "[2, 2, 4, 5]") + ", " +
-                            input_text("w", "[2, 1, 1]") + ", " + input_text("b", "[5]") +
-                            R"(], "nodes": [)" + op_text("mul", R"("x", "w")", "scaled") + ", " +
-                            op_text("add", R"("scaled", "b")", "moved") + ", " +
-                            op_text("reduce_sum", R"("moved")", "y", R"("axes": [1])") +
-                            R"(], "outputs": ["y"])");
+  Module module = module_of(
+      R"("inputs": [)" + input_text("x", "[2, 2, 4, 5]") + ", " + input_text("w", "[2, 1, 1]") +
+      ", " + input_text("b", "[5]") + R"(], "nodes": [)" + op_text("mul", R"("x", "w")", "scaled") +
+      ", " + op_text("add", R"("scaled", "b")", "moved") + ", " +
+      op_text("reduce_sum", R"("moved")", "y", R"("axes": [1])") + R"(], "outputs": ["y"])");
   CHECK(apply_keeping_values(add_parts, module) == 1);
   for (const std::string& line : node_lines(module)) CHECK(line.find("moved") == line.npos);
 }
@@ -46,9 +45,9 @@ TEST_CASE("a chain that would be too much for one kernel stays before its reduct
                      "s" + name) +
              ", ";
   }
-  Module module = module_of("\"inputs\": [" + inputs + "], \"nodes\": [" + nodes +
-                            op_text("reduce_sum", R"("s2")", "y", R"("axes": [0])") +
-                            R"(], "outputs": ["y"])");
+  Module module =
+      module_of("\"inputs\": [" + inputs + "], \"nodes\": [" + nodes +
+                op_text("reduce_sum", R"("s2")", "y", R"("axes": [0])") + R"(], "outputs": ["y"])");
   CHECK(apply(add_parts, module) == 0);
 }
 
