@@ -13,6 +13,7 @@
 // Specializations: RLX_X storage type of q, k, v, y: f16, bf16 or f32; RLX_TERMS of an f32 product: 3 (tf32 of the high and low
 //   parts: as accurate as f32) or 1 (tf32); RLX_D, RLX_DV (whole multiples of 16 bytes, at most 256 elements), RLX_SQ, RLX_SK,
 //   RLX_HEADS, RLX_HEADS_PER_KV; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
+//   RLX_BIAS_PAIRS 1: two keys' bias is one aligned access;
 //   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
 //   (storage type), RLX_SINKS_STRIDE; RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none); RLX_SQ, RLX_SK, the batch and strides may be free sizes, RLX_MOST_SQ is the largest

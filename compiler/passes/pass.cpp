@@ -48,6 +48,8 @@ constexpr Pass kPasses[] = {
      see_append},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},
     {"see-activations", "curves of several ops as one", 2, PassStage::Neutral, see_activations},
+    {"add-parts", "reductions over few elements that stand apart as elementwise nodes", 2,
+     PassStage::Neutral, add_parts},
     {"lower-precision",
      "f32 between inputs and outputs as f16 or bf16, or operands of products alone", 0,
      PassStage::Neutral, lower_precision},

@@ -85,6 +85,8 @@ size_t fold_pads(Module& module, const PassOptions& options, Diagnostics& diagno
 // convolutions of one element over the axis where it stands.
 size_t channel_products(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 size_t scale_channels(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes sums, means and extremes of two to four elements that stand apart those of parts.
+size_t add_parts(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Makes one conv of all phases of a transposed convolution where the target then takes less time.

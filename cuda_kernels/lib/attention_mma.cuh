@@ -179,6 +179,24 @@ RLX_FN float bias_at(const Params& p, const Place& at, int row, int key) {
   row = min(row, RLX_GROUP_ROWS - 1);
   return RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, RLX_ROW_OFFSET(at, row, RLX_BIAS) + RLX_INDEX(min(key, RLX_SK - 1)) * RLX_BIAS_K);
 }
+// Of an even key and the next one.
+#if RLX_BIAS_PAIRS
+RLX_FN rlx_vec2 load_pair_f32(rlx_ptr base, rlx_i64 i) {
+  const rlx_uvec2 words = rlx_raw8(base, i * 4);
+  return rlx_vec2{rlx_from_bits(words.x), rlx_from_bits(words.y)};
+}
+RLX_FN rlx_vec2 load_pair_f16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_f16x2(rlx_raw4(base, i * 2)); }
+RLX_FN rlx_vec2 load_pair_bf16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_bf16x2(rlx_raw4(base, i * 2)); }
+#endif
+template <typename Params>
+RLX_FN rlx_vec2 bias_pair_at(const Params& p, const Place& at, int row, int key) {
+#if RLX_BIAS_PAIRS
+  row = min(row, RLX_GROUP_ROWS - 1);
+  return RLX_CAT(load_pair_, RLX_BIAS)(p.bias, RLX_ROW_OFFSET(at, row, RLX_BIAS) + RLX_INDEX(min(key, RLX_SK - 2)));
+#else
+  return rlx_vec2{bias_at(p, at, row, key), bias_at(p, at, row, key + 1)};
+#endif
+}
 #endif
 #if RLX_HAS_MASK
 template <typename Params>
@@ -412,14 +430,17 @@ struct ScoreFacts {
       attends[m] = 0u;
 #endif
       RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
-        RLX_UNROLL for (int i = 0; i < 4; ++i) {
-          const int row = first_row + 16 * m + 8 * (i / 2) + int(rlx_lane_of_warp / 4);
-          const int key = first_key + 8 * n + 2 * int(rlx_lane_of_warp % 4) + i % 2;
+        RLX_UNROLL for (int h = 0; h < 2; ++h) {
+          const int row = first_row + 16 * m + 8 * h + int(rlx_lane_of_warp / 4);
+          const int key = first_key + 8 * n + 2 * int(rlx_lane_of_warp % 4);
 #if RLX_HAS_BIAS
-          bias[m][n][i] = bias_at(p, at, row, key);
+          const rlx_vec2 pair = bias_pair_at(p, at, row, key);
+          bias[m][n][2 * h] = pair.x;
+          bias[m][n][2 * h + 1] = pair.y;
 #endif
 #if RLX_HAS_MASK
-          attends[m] |= rlx_u32(attends_at(p, at, row, key)) << (4 * n + i);
+          RLX_UNROLL for (int c = 0; c < 2; ++c)
+            attends[m] |= rlx_u32(attends_at(p, at, row, key + c)) << (4 * n + 2 * h + c);
 #endif
         }
       }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
-// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned pieces of RLX_A_COPY and RLX_B_COPY bytes
-//   (16 where undefined, 8, 4 or 2) along one axis: along the depth (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b);
+// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX), or both f32 (RLX_PARTS 3), and in whole aligned pieces of
+//   RLX_A_COPY and RLX_B_COPY bytes (16 where undefined, down to an element's) along one axis: along the depth (RLX_A_BY_LINE 0) or along
+//   the lines (1; a line is an m of a, an n of b);
 //   y is dense, or its lines stand RLX_Y_LINE apart. RLX_WINDOWS 1 or 2: the lines of a are
 //   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
 // Groups of channels: the entries of a batch are bundles of RLX_BUNDLED (1 where undefined) groups that stand side by side and are
 //   multiplied as one. b [RLX_N, taps, own channels] has zeros for the channels of a bundle's other groups; where a sum is not finite,
 //   which those may have made, it is computed again by f32 fused multiply-adds of its own group. RLX_SPLITS is 1 there.
+// Products of f32 (RLX_PARTS 3; RLX_MATRIX is bf16): each operand is the sum of three bf16, exactly (lib/parts.glsl), and six of the nine
+//   products of parts are made; sums that are not finite are computed again, as above.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.kernel, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
@@ -14,7 +17,10 @@
 //   as in matmul.kernel; RLX_WINDOWS, and what it needs.
 // Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
 //   through shared memory, 16 rows at a time, where each thread adds the slices of its elements in order and finishes them.
-// Numerics: products summed in f32, one rounding at the store.
+// Numerics: products summed in f32, one rounding at the store. Of f32: with u = 2^-24, parts lie below 2^-8 and 2^-15 of their operand, so
+//   the three products left out are below 4u of the product together. Matrix units cut sums off instead of rounding them: the products of
+//   16 depths are summed apart, the small ones first, and added to the rounded sums; what is cut off is a few u of those sums. Parts below
+//   2^-126 may be flushed: of operands below 2^-102 only.
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_NV_cooperative_matrix : require
 #include "lib/prelude.inc"
@@ -27,6 +33,20 @@
 #include "lib/lines.inc"
 #include "lib/tile_place.inc"
 #include "lib/matrices.glsl"
+#ifndef RLX_PARTS
+#define RLX_PARTS 1
+#endif
+#if RLX_PARTS == 3
+#include "lib/parts.glsl"
+#define RLX_OPERAND f32
+#define RLX_OPERAND_BYTES 4
+#else
+#define RLX_OPERAND RLX_MATRIX
+#define RLX_OPERAND_BYTES 2
+#endif
+// Elements of an operand in 16 bytes, which are a unit, and the units of a piece of a panel.
+#define RLX_UNIT (16 / RLX_OPERAND_BYTES)
+#define RLX_PIECE_UNITS (8 / RLX_UNIT)
 #if RLX_WINDOWS
 #include "lib/window_lines.glsl"
 #endif
@@ -56,8 +76,8 @@ RLX_PARAMS(MatmulParams);
 
 // ---- panels ----
 
-// In pieces of 16 bytes, 8 halves. Along the depth: [lines][RLX_TILE_K], along the lines: [RLX_TILE_K][lines]. A row ends with one
-// more piece, so that eight rows touch all banks.
+// In pieces of 16 bytes, 8 halves. Along the depth: [lines][RLX_TILE_K], along the lines: [RLX_TILE_K][lines]. A row holds that of each
+// part, one after the other, and ends with one more piece, so that eight rows touch all banks.
 #if RLX_A_BY_LINE
 #define RLX_A_ROWS RLX_TILE_K
 #define RLX_A_PIECES (RLX_TILE_M / 8)
@@ -72,8 +92,8 @@ RLX_PARAMS(MatmulParams);
 #define RLX_B_ROWS RLX_TILE_N
 #define RLX_B_PIECES (RLX_TILE_K / 8)
 #endif
-#define RLX_A_PITCH (RLX_A_PIECES + 1)
-#define RLX_B_PITCH (RLX_B_PIECES + 1)
+#define RLX_A_PITCH (RLX_PARTS * RLX_A_PIECES + 1)
+#define RLX_B_PITCH (RLX_PARTS * RLX_B_PIECES + 1)
 #define RLX_A_LOADS ((RLX_A_ROWS * RLX_A_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
 #define RLX_B_LOADS ((RLX_B_ROWS * RLX_B_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
 #define RLX_B_FIRST (RLX_A_ROWS * RLX_A_PITCH)
@@ -90,80 +110,85 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_STAGES * RLX_STAGE_PIECES];
 RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
 #endif
 
-// RLX_PIECE_LOADER defines load_piece(base, line, depth): eight neighbours from there on, zeros beyond the depth; tiles have
+// RLX_UNIT_LOADER defines load_unit(base, line, depth): a unit of neighbours from there on, zeros beyond the depth; tiles have
 // `line_tile` lines. What it gives for lines beyond the edge meets no element that is stored. It clamps and masks instead of branching,
 // so that the loops around it are unrolled and pieces stay in registers: with a choice of address for lines and for depths, in both
-// operands, NVIDIA's compiler branches around each load (784 x 728 x 728 took 34 us in place of 15).
-#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride, copy_bytes)              \
-  RLX_FN rlx_i64 load_piece##_at(rlx_u32 line, rlx_u32 depth, rlx_u32 e, rlx_u32 width) {                           \
-    const rlx_u32 l = (by_line) != 0 ? line + e : line;                                                             \
-    const rlx_u32 k = (by_line) != 0 ? depth : depth + e;                                                           \
-    const rlx_u32 last_l = rlx_u32(lines) - ((by_line) != 0 ? width : 1u);                                          \
-    const rlx_u32 last_k = rlx_u32(RLX_K) - ((by_line) != 0 ? 1u : width);                                          \
-    const RLX_INDEX m = RLX_INDEX((lines) % (line_tile) == 0 ? l : min(l, last_l));                                 \
-    return rlx_i64(m * RLX_INDEX(line_stride) +                                                                     \
-                   RLX_INDEX(RLX_K % RLX_TILE_K == 0 ? k : min(k, last_k)) * RLX_INDEX(depth_stride));              \
-  }                                                                                                                 \
-  RLX_FN rlx_u32 load_piece##_kept(rlx_u32 depth, rlx_u32 e) {                                                      \
-    const rlx_u32 k = (by_line) != 0 ? depth : depth + e;                                                           \
-    return RLX_K % RLX_TILE_K == 0 || k < rlx_u32(RLX_K) ? 0xFFFFFFFFu : 0u;                                        \
-  }                                                                                                                 \
-  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                          \
-    const rlx_i32 whole = (by_line) != 0 ? rlx_i32(lines) : rlx_i32(RLX_K);                                         \
-    if ((copy_bytes) == 16 && whole % 8 == 0) {                                                                     \
-      return rlx_operand16(base, load_piece##_at(line, depth, 0u, 8u) * 2) & rlx_uvec4(load_piece##_kept(depth, 0u)); \
-    }                                                                                                               \
-    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                \
-    if ((copy_bytes) >= 8 && whole % 4 == 0) {                                                                      \
-      RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; e += 4u) {                                                            \
-        const rlx_uvec2 words = rlx_raw8(base, load_piece##_at(line, depth, e, 4u) * 2);                            \
-        piece[e / 2u] = words.x & load_piece##_kept(depth, e);                                                      \
-        piece[e / 2u + 1u] = words.y & load_piece##_kept(depth, e);                                                 \
-      }                                                                                                             \
-      return piece;                                                                                                 \
-    }                                                                                                               \
-    if ((copy_bytes) >= 4 && whole % 2 == 0) {                                                                      \
-      RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; e += 2u) {                                                            \
-        piece[e / 2u] = rlx_raw4(base, load_piece##_at(line, depth, e, 2u) * 2) & load_piece##_kept(depth, e);      \
-      }                                                                                                             \
-      return piece;                                                                                                 \
-    }                                                                                                               \
-    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                  \
-      const rlx_u32 bits = rlx_load_u16(base, load_piece##_at(line, depth, e, 1u));                                 \
-      piece[e / 2u] |= (bits & load_piece##_kept(depth, e)) << (e % 2u * 16u);                                      \
-    }                                                                                                               \
-    return piece;                                                                                                   \
+// operands, NVIDIA's compiler branches around each load (784 x 728 x 728 of f16 took 34 us in place of 15).
+#define RLX_UNIT_LOADER(load_unit, lines, line_tile, by_line, line_stride, depth_stride, copy_bytes)                 \
+  RLX_FN rlx_i64 load_unit##_at(rlx_u32 line, rlx_u32 depth, rlx_u32 e, rlx_u32 width) {                             \
+    const rlx_u32 l = (by_line) != 0 ? line + e : line;                                                              \
+    const rlx_u32 k = (by_line) != 0 ? depth : depth + e;                                                            \
+    const rlx_u32 last_l = rlx_u32(lines) - ((by_line) != 0 ? width : 1u);                                           \
+    const rlx_u32 last_k = rlx_u32(RLX_K) - ((by_line) != 0 ? 1u : width);                                           \
+    const RLX_INDEX m = RLX_INDEX((lines) % (line_tile) == 0 ? l : min(l, last_l));                                  \
+    const RLX_INDEX n = RLX_INDEX(RLX_K % RLX_TILE_K == 0 ? k : min(k, last_k));                                     \
+    return rlx_i64(m * RLX_INDEX(line_stride) + n * RLX_INDEX(depth_stride));                                        \
+  }                                                                                                                  \
+  RLX_FN rlx_u32 load_unit##_kept(rlx_u32 depth, rlx_u32 e) {                                                        \
+    const rlx_u32 k = (by_line) != 0 ? depth : depth + e;                                                            \
+    return RLX_K % RLX_TILE_K == 0 || k < rlx_u32(RLX_K) ? 0xFFFFFFFFu : 0u;                                         \
+  }                                                                                                                  \
+  RLX_FN rlx_uvec4 load_unit(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                            \
+    const rlx_i32 whole = ((by_line) != 0 ? rlx_i32(lines) : rlx_i32(RLX_K)) * RLX_OPERAND_BYTES;                    \
+    if ((copy_bytes) == 16 && whole % 16 == 0) {                                                                     \
+      const rlx_i64 at = load_unit##_at(line, depth, 0u, rlx_u32(RLX_UNIT));                                         \
+      return rlx_operand16(base, at * RLX_OPERAND_BYTES) & rlx_uvec4(load_unit##_kept(depth, 0u));                   \
+    }                                                                                                                \
+    rlx_uvec4 unit = rlx_uvec4(0u);                                                                                  \
+    if ((copy_bytes) >= 8 && whole % 8 == 0) {                                                                       \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; w += 2u) {                                                             \
+        const rlx_u32 e = w * 4u / rlx_u32(RLX_OPERAND_BYTES);                                                       \
+        const rlx_i64 at = load_unit##_at(line, depth, e, 8u / rlx_u32(RLX_OPERAND_BYTES));                          \
+        const rlx_uvec2 words = rlx_raw8(base, at * RLX_OPERAND_BYTES);                                              \
+        unit[w] = words.x & load_unit##_kept(depth, e);                                                              \
+        unit[w + 1u] = words.y & load_unit##_kept(depth, e);                                                         \
+      }                                                                                                              \
+      return unit;                                                                                                   \
+    }                                                                                                                \
+    if ((copy_bytes) >= 4 && whole % 4 == 0) {                                                                       \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; ++w) {                                                                 \
+        const rlx_u32 e = w * 4u / rlx_u32(RLX_OPERAND_BYTES);                                                       \
+        const rlx_i64 at = load_unit##_at(line, depth, e, 4u / rlx_u32(RLX_OPERAND_BYTES));                          \
+        unit[w] = rlx_raw4(base, at * RLX_OPERAND_BYTES) & load_unit##_kept(depth, e);                               \
+      }                                                                                                              \
+      return unit;                                                                                                   \
+    }                                                                                                                \
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                   \
+      const rlx_u32 bits = rlx_load_u16(base, load_unit##_at(line, depth, e, 1u));                                   \
+      unit[e / 2u] |= (bits & load_unit##_kept(depth, e)) << (e % 2u * 16u);                                         \
+    }                                                                                                                \
+    return unit;                                                                                                     \
   }
 #if RLX_BUNDLED > 1
 #define RLX_OWN_CHANNELS (RLX_CHANNELS / RLX_BUNDLED)
 #define RLX_OWN_FILTERS (RLX_N / RLX_BUNDLED)
 #define RLX_OWN_DEPTH (RLX_K / RLX_BUNDLED)
 // The same of a bundle's filters: zeros for the channels of other groups.
-RLX_FN rlx_uvec4 load_b_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {
+RLX_FN rlx_uvec4 load_b_unit(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {
   const bool inside = line < rlx_u32(RLX_N) && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));
   const rlx_u32 tap = depth / rlx_u32(RLX_CHANNELS);
   const rlx_u32 own = line / rlx_u32(RLX_OWN_FILTERS);
   const rlx_u32 first = line * rlx_u32(RLX_OWN_DEPTH) + tap * rlx_u32(RLX_OWN_CHANNELS);
-  rlx_uvec4 piece = rlx_uvec4(0u);
-  RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; e += rlx_u32(RLX_B_COPY / 2)) {
-    const rlx_u32 channel = depth % rlx_u32(RLX_CHANNELS) + e;
+  rlx_uvec4 unit = rlx_uvec4(0u);
+  RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; w += rlx_u32(RLX_B_COPY / 4)) {
+    const rlx_u32 channel = depth % rlx_u32(RLX_CHANNELS) + w * rlx_u32(4 / RLX_OPERAND_BYTES);
     const bool there = inside && channel / rlx_u32(RLX_OWN_CHANNELS) == own;
-    const rlx_i64 at = there ? rlx_i64(first + channel % rlx_u32(RLX_OWN_CHANNELS)) * 2 : rlx_i64(0);
+    const rlx_i64 at = there ? rlx_i64(first + channel % rlx_u32(RLX_OWN_CHANNELS)) * RLX_OPERAND_BYTES : rlx_i64(0);
     const rlx_u32 kept = there ? 0xFFFFFFFFu : 0u;
 #if RLX_B_COPY == 16
-    piece = rlx_operand16(base, at) & rlx_uvec4(kept);
+    unit = rlx_operand16(base, at) & rlx_uvec4(kept);
 #elif RLX_B_COPY == 8
     const rlx_uvec2 words = rlx_raw8(base, at) & rlx_uvec2(kept);
-    piece[e / 2u] = words.x;
-    piece[e / 2u + 1u] = words.y;
+    unit[w] = words.x;
+    unit[w + 1u] = words.y;
 #else
-    piece[e / 2u] = rlx_raw4(base, at) & kept;
+    unit[w] = rlx_raw4(base, at) & kept;
 #endif
   }
-  return piece;
+  return unit;
 }
 #else
-RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH, RLX_B_COPY)
+RLX_UNIT_LOADER(load_b_unit, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH, RLX_B_COPY)
 #endif
 
 // This thread's piece of a panel in its `load`-th turn: its row, and its place in that. Four to a row, eight neighbouring threads
@@ -181,7 +206,7 @@ RLX_FN rlx_u32 piece_place(rlx_u32 pieces) {
   return piece_in_turn(rlx_local_index, pieces) % pieces;
 }
 
-// The lines of a's tile, and the piece of that line which `row` and `first` of a panel stand for, from depth `depth` on.
+// The lines of a's tile, and the unit of that line which `row` and `first` of a panel stand for, from depth `depth` on.
 #if RLX_WINDOWS
 struct TileLines {
   WindowLine of_load[RLX_A_LOADS];
@@ -193,7 +218,7 @@ RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
   }
   return lines;
 }
-#define RLX_LOAD_A(a, lines, load, row, first, depth) rlx_load_window_piece(a, lines.of_load[load], depth, first)
+#define RLX_LOAD_A(a, lines, load, row, first, depth) rlx_load_window_unit(a, lines.of_load[load], depth, first)
 #else
 struct TileLines {
   rlx_u32 first;
@@ -203,42 +228,55 @@ RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
   lines.first = first_line;
   return lines;
 }
-RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH, RLX_A_COPY)
+RLX_UNIT_LOADER(load_a_unit, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH, RLX_A_COPY)
 #define RLX_LOAD_A(a, lines, load, row, first, depth) \
-  load_a_piece(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
+  load_a_unit(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
 #endif
 
-// The pieces of the panels at `depth` that this thread stages.
-RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, rlx_u32 depth,
-                        inout rlx_uvec4 a_next[RLX_A_LOADS], inout rlx_uvec4 b_next[RLX_B_LOADS]) {
-  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+// The units of the panels at `depth` that this thread stages.
+#define RLX_A_UNITS (RLX_A_LOADS * RLX_PIECE_UNITS)
+#define RLX_B_UNITS (RLX_B_LOADS * RLX_PIECE_UNITS)
+RLX_FN void load_units(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, rlx_u32 depth,
+                       inout rlx_uvec4 a_next[RLX_A_UNITS], inout rlx_uvec4 b_next[RLX_B_UNITS]) {
+  RLX_UNROLL for (rlx_u32 unit = 0u; unit < rlx_u32(RLX_A_UNITS); ++unit) {
+    const rlx_u32 load = unit / rlx_u32(RLX_PIECE_UNITS);
     const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
-    const rlx_u32 first = piece_place(rlx_u32(RLX_A_PIECES)) * 8u;
+    const rlx_u32 first = piece_place(rlx_u32(RLX_A_PIECES)) * 8u + unit % rlx_u32(RLX_PIECE_UNITS) * rlx_u32(RLX_UNIT);
     if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
-      a_next[load] = RLX_LOAD_A(a, lines, load, row, first, depth);
+      a_next[unit] = RLX_LOAD_A(a, lines, load, row, first, depth);
   }
-  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
-    const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
-    const rlx_u32 first = piece_place(rlx_u32(RLX_B_PIECES)) * 8u;
+  RLX_UNROLL for (rlx_u32 unit = 0u; unit < rlx_u32(RLX_B_UNITS); ++unit) {
+    const rlx_u32 row = piece_row(unit / rlx_u32(RLX_PIECE_UNITS), rlx_u32(RLX_B_PIECES));
+    const rlx_u32 first = piece_place(rlx_u32(RLX_B_PIECES)) * 8u + unit % rlx_u32(RLX_PIECE_UNITS) * rlx_u32(RLX_UNIT);
     const rlx_u32 line = tile.n * rlx_u32(RLX_TILE_N) + (RLX_B_BY_LINE != 0 ? first : row);
     if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
-      b_next[load] = load_b_piece(b, line, depth + (RLX_B_BY_LINE != 0 ? row : first));
+      b_next[unit] = load_b_unit(b, line, depth + (RLX_B_BY_LINE != 0 ? row : first));
   }
 }
 
-RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4 b_next[RLX_B_LOADS]) {
+// The piece that begins with units[first], where panels have it.
+#if RLX_PARTS == 3
+#define RLX_STAGE_PIECE(at, part_pieces, units, first)                                           \
+  {                                                                                              \
+    const RlxParts parts = rlx_parts_of(units[first], units[first + 1u]);                        \
+    RLX_UNROLL for (rlx_u32 p = 0u; p < 3u; ++p) rlx_panels[(at) + p * rlx_u32(part_pieces)] = parts.of[p]; \
+  }
+#else
+#define RLX_STAGE_PIECE(at, part_pieces, units, first) rlx_panels[at] = units[first];
+#endif
+RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_UNITS], rlx_uvec4 b_next[RLX_B_UNITS]) {
   const rlx_u32 base = stage * rlx_u32(RLX_STAGE_PIECES);
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
     const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
     const rlx_u32 at = row * rlx_u32(RLX_A_PITCH) + piece_place(rlx_u32(RLX_A_PIECES));
     if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
-      rlx_panels[base + at] = a_next[load];
+      RLX_STAGE_PIECE(base + at, RLX_A_PIECES, a_next, load * rlx_u32(RLX_PIECE_UNITS))
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
     const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
     const rlx_u32 at = row * rlx_u32(RLX_B_PITCH) + piece_place(rlx_u32(RLX_B_PIECES));
     if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
-      rlx_panels[base + rlx_u32(RLX_B_FIRST) + at] = b_next[load];
+      RLX_STAGE_PIECE(base + rlx_u32(RLX_B_FIRST) + at, RLX_B_PIECES, b_next, load * rlx_u32(RLX_PIECE_UNITS))
   }
 }
 
@@ -250,7 +288,12 @@ struct Result {
   rlx_ptr base;  // of y, or of this split's sums
   rlx_ptr bias;
   rlx_ptr residual;
+  rlx_u32 depth_begin;
+  rlx_u32 depth_end;
 };
+
+// Sums that are not finite are computed again.
+#define RLX_SUMS_AGAIN (RLX_BUNDLED > 1 || RLX_PARTS > 1)
 
 // The RLX_WARPS_K subgroups of one place share out the units of their slots: a thread takes RLX_SLOT_TURNS.
 #define RLX_SHARERS (RLX_SUBGROUP * RLX_WARPS_K)
@@ -263,7 +306,7 @@ struct Result {
 #define RLX_COLUMN_BIAS false
 #endif
 // A residual in front of the activation joins the sums in shared memory: there all of a thread's part is under way at a time.
-#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION) && RLX_BUNDLED == 1
+#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION) && !RLX_SUMS_AGAIN
 #define RLX_RESIDUAL_JOINS (16 * RLX_SUM_UNITS % RLX_SHARERS == 0)
 #else
 #define RLX_RESIDUAL_JOINS false
@@ -318,19 +361,46 @@ RLX_FN void join_residual(rlx_u32 warp, Added added) {
   }
 }
 
+#if RLX_SUMS_AGAIN
+// Elements of a and b at depth k of line `row` and column `column`; of bundles over the channels of the filter's own group.
 #if RLX_BUNDLED > 1
-// The sum of output pixel `row` and filter `column` over the channels of the filter's own group.
-RLX_FN float own_sum(rlx_ptr a, rlx_ptr b, rlx_u32 row, rlx_u32 column) {
+#define RLX_SUM_DEPTH(result) rlx_u32(RLX_OWN_DEPTH)
+#define RLX_SUM_BEGIN(result) 0u
+RLX_FN RLX_INDEX b_element(rlx_u32 column, rlx_u32 k) { return RLX_INDEX(column * rlx_u32(RLX_OWN_DEPTH) + k); }
+RLX_FN rlx_u32 a_tap(rlx_u32 k) { return k / rlx_u32(RLX_OWN_CHANNELS); }
+RLX_FN rlx_u32 a_channel(rlx_u32 column, rlx_u32 k) {
+  return column / rlx_u32(RLX_OWN_FILTERS) * rlx_u32(RLX_OWN_CHANNELS) + k % rlx_u32(RLX_OWN_CHANNELS);
+}
+#else
+#define RLX_SUM_DEPTH(result) result.depth_end
+#define RLX_SUM_BEGIN(result) result.depth_begin
+RLX_FN RLX_INDEX b_element(rlx_u32 column, rlx_u32 k) {
+  return RLX_INDEX(column) * RLX_INDEX(RLX_B_LINE) + RLX_INDEX(k) * RLX_INDEX(RLX_B_DEPTH);
+}
+#if RLX_WINDOWS
+RLX_FN rlx_u32 a_tap(rlx_u32 k) { return k / rlx_u32(RLX_CHANNELS); }
+RLX_FN rlx_u32 a_channel(rlx_u32 column, rlx_u32 k) { return k % rlx_u32(RLX_CHANNELS); }
+#endif
+#endif
+// The sum of line `row` and column `column` by f32 fused multiply-adds.
+RLX_FN float own_sum(Result result, rlx_u32 row, rlx_u32 column) {
+#if RLX_WINDOWS
   const WindowLine line = rlx_window_line(row);
-  const rlx_u32 first = column / rlx_u32(RLX_OWN_FILTERS) * rlx_u32(RLX_OWN_CHANNELS);
+#endif
   float sum = 0.0;
-  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_OWN_DEPTH) && sum == sum; ++k) {  // NaN stays what it is
-    const rlx_u32 channel = k % rlx_u32(RLX_OWN_CHANNELS);
-    const WindowPixel pixel = rlx_window_pixel(line, k / rlx_u32(RLX_OWN_CHANNELS));
-    const rlx_i64 at = pixel.inside ? rlx_i64(pixel.at + RLX_INDEX(first + channel)) : rlx_i64(0);
-    const float x = RLX_CAT(rlx_load_, RLX_MATRIX)(a, at);
-    const float w = RLX_CAT(rlx_load_, RLX_MATRIX)(b, rlx_i64(column * rlx_u32(RLX_OWN_DEPTH) + k));
-    sum = fma(pixel.inside ? x : 0.0, w, sum);
+  RLX_LOOP for (rlx_u32 k = RLX_SUM_BEGIN(result); k < RLX_SUM_DEPTH(result) && sum == sum; ++k) {  // NaN stays what it is
+#if RLX_WINDOWS
+    const WindowPixel pixel = rlx_window_pixel(line, a_tap(k));
+    const RLX_INDEX channel = RLX_INDEX(a_channel(column, k)) * RLX_INDEX(RLX_X_C);
+    const bool inside = pixel.inside;
+    const rlx_i64 at = inside ? rlx_i64(pixel.at + channel) : rlx_i64(0);
+#else
+    const bool inside = true;
+    const rlx_i64 at = rlx_i64(RLX_INDEX(row) * RLX_INDEX(RLX_A_LINE) + RLX_INDEX(k) * RLX_INDEX(RLX_A_DEPTH));
+#endif
+    const float x = RLX_CAT(rlx_load_, RLX_OPERAND)(result.a, at);
+    const float w = RLX_CAT(rlx_load_, RLX_OPERAND)(result.b, rlx_i64(b_element(column, k)));
+    sum = fma(inside ? x : 0.0, w, sum);
   }
   return sum;
 }
@@ -346,10 +416,10 @@ RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t su
 #else
   const RLX_INDEX at = rlx_y_element(m, n);
 #endif
-#if RLX_BUNDLED > 1
+#if RLX_SUMS_AGAIN
   RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
     const bool is_finite = (floatBitsToUint(sum[c]) & 0x7F800000u) != 0x7F800000u;
-    if (!is_finite && column + c < rlx_u32(RLX_N)) sum[c] = own_sum(result.a, result.b, row, column + c);
+    if (!is_finite && column + c < rlx_u32(RLX_N)) sum[c] = own_sum(result, row, column + c);
   }
 #endif
 #if RLX_PASS == 1 && RLX_Y_VECTOR == 4
@@ -426,6 +496,12 @@ RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column,
 #define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1) RLX_EACH_ROW(X, 2) RLX_EACH_ROW(X, 3)
 #endif
 
+// Products of a's part p and b's part q, of one depth of matrices.
+#define RLX_MULTIPLY_PARTS(apart, p, q)                                            \
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {               \
+    apart[i] = coopMatMulAddNV(left[p][i], right[q], apart[i]);                     \
+  }
+
 RLX_MAIN {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
   if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
@@ -433,8 +509,8 @@ RLX_MAIN {
   const rlx_u32 split = group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
   const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
 #include "generated/batch.inc"
-  const rlx_ptr a = RLX_AT(p.a, a_batch, 2);
-  const rlx_ptr b = RLX_AT(p.b, b_batch, 2);
+  const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_OPERAND_BYTES);
+  const rlx_ptr b = RLX_AT(p.b, b_batch, RLX_OPERAND_BYTES);
   const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
   const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
   const rlx_u32 blocks = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
@@ -450,39 +526,60 @@ RLX_MAIN {
       sums[i][j] = rlx_sum_matrix(0.0);
     }
   }
-  rlx_uvec4 a_next[RLX_A_LOADS];
-  rlx_uvec4 b_next[RLX_B_LOADS];
+  rlx_uvec4 a_next[RLX_A_UNITS];
+  rlx_uvec4 b_next[RLX_B_UNITS];
   const TileLines lines = lines_of_tile(tile.m * rlx_u32(RLX_TILE_M));
-  load_pieces(a, b, lines, tile, depth_begin, a_next, b_next);
+  load_units(a, b, lines, tile, depth_begin, a_next, b_next);
   stage_pieces(0u, a_next, b_next);
   rlx_barrier();
   RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
     // The last block is loaded and staged once more: a branch would cost more than that does.
-    load_pieces(a, b, lines, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
+    load_units(a, b, lines, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
     const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
     const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
     RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
       const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
-      rlx_left_matrix left[RLX_MATRICES_M];
-      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-        const rlx_u32 line = warp_m + i * 16u;
+      rlx_left_matrix left[RLX_PARTS][RLX_MATRICES_M];
+      RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          const rlx_u32 line = warp_m + i * 16u;
+          const rlx_u32 panel = a_panel + part * rlx_u32(RLX_A_PIECES);
 #if RLX_A_BY_LINE
-        coopMatLoadNV(left[i], rlx_panels, a_panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
+          coopMatLoadNV(left[part][i], rlx_panels, panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
 #else
-        coopMatLoadNV(left[i], rlx_panels, a_panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
+          coopMatLoadNV(left[part][i], rlx_panels, panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
 #endif
+        }
       }
       RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
         const rlx_u32 line = warp_n + j * 16u;
-        rlx_right_matrix right;
+        rlx_right_matrix right[RLX_PARTS];
+        RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
+          const rlx_u32 panel = b_panel + part * rlx_u32(RLX_B_PIECES);
 #if RLX_B_BY_LINE
-        coopMatLoadNV(right, rlx_panels, b_panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
+          coopMatLoadNV(right[part], rlx_panels, panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
 #else
-        coopMatLoadNV(right, rlx_panels, b_panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
+          coopMatLoadNV(right[part], rlx_panels, panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
 #endif
-        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-          sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
         }
+#if RLX_PARTS == 3
+        rlx_sum_matrix apart[RLX_MATRICES_M];
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          apart[i] = coopMatMulAddNV(left[1][i], right[1], rlx_sum_matrix(0.0));
+        }
+        RLX_MULTIPLY_PARTS(apart, 2, 0)
+        RLX_MULTIPLY_PARTS(apart, 0, 2)
+        RLX_MULTIPLY_PARTS(apart, 1, 0)
+        RLX_MULTIPLY_PARTS(apart, 0, 1)
+        RLX_MULTIPLY_PARTS(apart, 0, 0)
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          RLX_UNROLL for (rlx_u32 e = 0u; e < rlx_u32(RLX_MATRIX_SHARE); ++e) sums[i][j][e] += apart[i][e];
+        }
+#else
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          sums[i][j] = coopMatMulAddNV(left[0][i], right[0], sums[i][j]);
+        }
+#endif
       }
     }
 #if RLX_STAGES == 1
@@ -496,6 +593,8 @@ RLX_MAIN {
   Result result;
   result.a = a;
   result.b = b;
+  result.depth_begin = depth_begin;
+  result.depth_end = depth_end;
 #if RLX_PASS == 1
   result.base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
                        RLX_CAT(rlx_bytes_, RLX_ACC));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of f16 and bf16 as products of matmul_coop over windows (ops.md 9.1; traps T14,
+// Convolutions of f16, bf16 and f32 as products of matmul_coop over windows (ops.md 9.1; traps T14,
 // T112): channels in whole pieces of 16 bytes and not, edges of tiles, windows and images, split k,
 // epilogues.
 #include <array>
@@ -115,6 +115,10 @@ void add_conv_tiles(std::vector<Case>& cases) {
                        R"({"pads": [1, 1]})"));
   cases.push_back(conv("96 pixels by 128 filters", DType::f16, {2, 8, 56, 56}, {250, 8, 3, 3},
                        R"({"pads": [1, 1]})"));
+  cases.push_back(
+      conv("64 lines", DType::f32, {1, 256, 14, 14}, {256, 256, 3, 3}, R"({"pads": [1, 1]})"));
+  cases.push_back(conv("many pixels, 130 filters", DType::f32, {2, 24, 75, 75}, {130, 24, 3, 3},
+                       R"({"pads": [1, 1], "activation": "silu"})"));
   cases.push_back(conv("96 pixels by 128 filters, deep", DType::bf16, {2, 16, 56, 56},
                        {250, 16, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})"));
   cases.push_back(
@@ -158,6 +162,15 @@ void add_specials(std::vector<Case>& cases) {
   beside.inputs[0] = tensor(DType::f16, {1, 8, 3, 9}).of(pixels);
   cases.push_back(beside);
 
+  Case beyond = conv("pixels and filters beyond the range of halves", DType::f32, {1, 8, 5, 6},
+                     {8, 8, 3, 3}, R"({"pads": [1, 1]})");
+  std::vector<double> far(8 * 30, 0x1.234566p-90);
+  far[5] = 0x1.fffffep127;
+  far[50] = kInfinity;
+  far[77] = kNan;
+  beyond.inputs[0] = tensor(DType::f32, {1, 8, 5, 6}).of(far);
+  cases.push_back(beyond);
+
   for (const int64_t channels : {8, 3}) {
     Case zeros = conv("T14 zero pads and pixels meet NaN and infinite weights, " +
                           std::to_string(channels) + " channels",
@@ -184,7 +197,7 @@ void add_specials(std::vector<Case>& cases) {
 
 std::vector<Case> cooperative_conv_cases() {
   std::vector<Case> cases;
-  for (const DType dtype : {DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     add_pieces(cases, dtype);
     add_bundles(cases, dtype);
     add_elements(cases, dtype);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of f16 and bf16 in every tile of matmul_coop (ops.md 3.1, 3.3; traps T38 to T40): sizes
-// for which the model takes it, edges inside it, both layouts of each operand, split k, epilogues.
+// Products of f16, bf16 and f32 in every tile of matmul_coop (ops.md 3.1, 3.3; traps T38 to T40):
+// sizes for which the model takes it, edges inside it, both layouts of each operand, split k,
+// epilogues.
 #include <array>
 #include <limits>
 
@@ -91,6 +92,49 @@ void add_bf16(std::vector<Case>& cases) {
                           brains({kDepth, 16}).of(b)));
 }
 
+// In three parts of bf16 each: layouts, narrow pieces, split depth, values of every size.
+void add_parts(std::vector<Case>& cases) {
+  const auto singles = [](Shape shape) { return tensor(DType::f32, std::move(shape)); };
+  for (const Size& size :
+       {Size{15, 24, 40}, Size{33, 32, 128}, Size{72, 200, 1000}, Size{64, 64, 2048},
+        Size{520, 520, 64}, Size{1000, 1032, 40}, Size{2056, 1800, 24}, Size{68, 84, 196},
+        Size{70, 90, 58}, Size{40, 33, 197}, Size{16, 16, 1}, Size{64, 64, 17}}) {
+    cases.push_back(
+        product("coop f32 " + text_of(size), singles({size.m, size.k}), singles({size.k, size.n})));
+    cases.push_back(product("coop f32 " + text_of(size) + ", both transposed",
+                            singles({2, size.k, size.m}), singles({2, size.n, size.k}),
+                            R"({"trans_a": true, "trans_b": true})"));
+  }
+  cases.push_back({.name = "coop f32 act(x w + bias) + residual",
+                   .op = "fused_matmul_bias_act",
+                   .inputs = {singles({40, 136}), singles({136, 72}).param(), singles({72}).param(),
+                              singles({40, 72})},
+                   .attributes = R"({"activation": "relu"})",
+                   .tolerance = Tolerance::Sum});
+  // The largest numbers, whose leading part is infinite; small ones, of which parts are subnormal;
+  // what is not finite, also where the depth is split.
+  for (const int64_t depth : {32, 4096}) {
+    constexpr int64_t kLines = 32;
+    std::vector<double> a(static_cast<size_t>(kLines * depth), 0x1.234566p-3);
+    const auto at = [&](int64_t line, int64_t k) -> double& {
+      return a[static_cast<size_t>(line * depth + k)];
+    };
+    at(0, 0) = 0x1.fffffep127;
+    at(1, 3) = std::numeric_limits<double>::infinity();
+    at(2, depth - 1) = std::numeric_limits<double>::quiet_NaN();
+    at(3, 5) = -std::numeric_limits<double>::infinity();
+    at(3, depth - 2) = std::numeric_limits<double>::infinity();
+    for (int64_t k = 0; k < depth; ++k) {
+      at(4, k) = 0x1.fedcbap-100;
+      at(5, k) = k % 2 == 0 ? 0x1.abcdeep-20 : 0x1.123456p-80;
+      at(6, k) = 0x1.fedcbap110;
+    }
+    cases.push_back(product("coop f32, values of every size, depth " + std::to_string(depth),
+                            singles({kLines, depth}).of(a), singles({64, depth}).uniform(-0.5, 0.5),
+                            R"({"trans_b": true})"));
+  }
+}
+
 void add_epilogues(std::vector<Case>& cases) {
   for (const Size& size : {Size{40, 72, 136}, Size{512, 1032, 64}, Size{64, 72, 2048}}) {
     cases.push_back({.name = "coop act(x w + bias) + residual " + text_of(size),
@@ -123,6 +167,7 @@ std::vector<Case> cooperative_matrix_cases() {
   std::vector<Case> cases;
   add_matrix_tiles(cases);
   add_bf16(cases);
+  add_parts(cases);
   add_epilogues(cases);
   add_matrix_specials(cases);
   return cases;

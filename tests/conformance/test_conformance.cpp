@@ -67,17 +67,21 @@ TEST_CASE("conformance of 8-bit floats and complex numbers in movement and index
 
 namespace {
 
-// Those of the tables' cases that begin with a tensor of 16-bit floats.
-std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
-  std::vector<Case> halves;
+// Those of the tables' cases that begin with a tensor of such a type.
+std::vector<Case> of_types(const std::vector<std::vector<Case>>& tables,
+                           std::initializer_list<DType> dtypes) {
+  std::vector<Case> some;
   for (const std::vector<Case>& cases : tables) {
     for (const Case& test : cases) {
-      if (!test.inputs[0]) continue;
-      const DType dtype = test.inputs[0]->type.dtype;
-      if (dtype == DType::f16 || dtype == DType::bf16) halves.push_back(test);
+      if (test.inputs[0] && std::ranges::find(dtypes, test.inputs[0]->type.dtype) != dtypes.end())
+        some.push_back(test);
     }
   }
-  return halves;
+  return some;
+}
+
+std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
+  return of_types(tables, {DType::f16, DType::bf16});
 }
 
 std::vector<Case> every_nth(const std::vector<Case>& cases, size_t step) {
@@ -86,8 +90,9 @@ std::vector<Case> every_nth(const std::vector<Case>& cases, size_t step) {
   return some;
 }
 
-// By code for cooperative matrices, as each profile has it. Where no device runs it, few cases of
-// the first stand for code that differs little from what the second one's compile.
+// By code for cooperative matrices, as each profile has it: the second one takes f32 too. Where no
+// device runs it, few cases of the first stand for code that differs little from what the second
+// one's compile.
 void check_matrices(const std::vector<std::vector<Case>>& tables) {
   const std::vector<Case> cases = of_halves(tables);
   const bool runs = std::ranges::any_of(present_devices().devices, [](const auto& device) {
@@ -97,7 +102,8 @@ void check_matrices(const std::vector<std::vector<Case>>& tables) {
     check_family(runs ? cases : every_nth(cases, 24), {.target = "vulkan-khr-coop"});
   }
   SECTION("vulkan-nvidia") {
-    check_family(cases, {.target = "vulkan-nvidia"});
+    check_family(of_types(tables, {DType::f16, DType::bf16, DType::f32}),
+                 {.target = "vulkan-nvidia"});
   }
 }
 

@@ -87,7 +87,7 @@ TEST_CASE("conv_tiles_follow_the_size_of_the_product") {
   CHECK_FALSE(parts(25088, 256, 188).tile.by_groups);
 }
 
-TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them") {
+TEST_CASE("conv_runs_on_cooperative_matrices_where_the_target_has_them") {
   // The defines of the node's product.
   const auto product = [](Shape x, Shape w, DType dtype, Attributes attributes = {}) {
     OneNode node = conv({}, {}, std::move(attributes));
@@ -108,7 +108,8 @@ TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them
   CHECK(product({2, 64, 8, 8}, {32, 64, 1, 1}, DType::f16).at("RLX_WINDOWS") == "0");
   CHECK(product({2, 64, 8, 8}, {32, 64, 1, 1}, DType::f16, {{"stride", Ints{2, 2}}})
             .at("RLX_WINDOWS") == "1");
-  CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::f32).empty());
+  CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::f32).at("RLX_PARTS") == "3");
+  CHECK(product({2, 3, 8, 8}, {32, 3, 3, 3}, DType::f32).at("RLX_WINDOWS") == "2");
   // Rows of pixels are copied before and behind.
   CHECK(product({1, 256, 2048}, {256, 256, 3}, DType::f16).at("RLX_WINDOWS") == "1");
   CHECK(product({1, 16, 64}, {16, 16, 3}, DType::f16).empty());

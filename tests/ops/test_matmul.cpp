@@ -208,8 +208,19 @@ TEST_CASE("tensor_core_tiles_cover_the_product_and_fit_the_device") {
 
 TEST_CASE("matmul_says_why_not_cooperative_matrices") {
   OneNode node = matmul({128, 384}, {384, 384});
-  node.target = "vulkan-nvidia";
+  node.target = "vulkan-khr-coop";
   CHECK(refusal_by(lower(node), "matmul_coop") == "operands of f32 and f32");
+}
+
+TEST_CASE("matmul_of_f32_is_in_parts_where_sums_are_added_by_element") {
+  OneNode node = matmul({128, 384}, {384, 384});
+  node.target = "vulkan-nvidia";
+  const Program program = lower(node);
+  const Specialization& kernel = kernel_of(program, 0);
+  CHECK(kernel.kernel == KernelId::matmul_coop);
+  CHECK(kernel.defines.at("RLX_PARTS") == "3");
+  CHECK(kernel.defines.at("RLX_MATRIX") == "bf16");
+  CHECK(contains(program.steps[0].reason, "f32 in parts of bf16"));
 }
 
 TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
@@ -217,9 +228,14 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
   for (const int64_t m : {1, 33, 128, 4096}) {
     for (const int64_t n : {8, 100, 384, 4096}) {
       for (const int64_t k : {8, 72, 768, 4096}) {
-        for (const bool by_line : {false, true}) {
-          const CoopProblem problem{
-              .m = m, .n = n, .k = k, .a_by_line = by_line, .b_by_line = by_line};
+        for (const auto& [by_line, in_parts] : {std::pair(false, false), std::pair(true, false),
+                                                std::pair(false, true), std::pair(true, true)}) {
+          const CoopProblem problem{.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .a_by_line = by_line,
+                                    .b_by_line = by_line,
+                                    .in_parts = in_parts};
           const CoopChoice choice = choose_coop({&problem, 1}, device);
           INFO(m << "x" << n << "x" << k << ": " << choice.text());
           const CoopTile& tile = choice.tile;
@@ -229,8 +245,9 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
           CHECK(tile.m % (16 * tile.warps_m) == 0);
           CHECK(tile.n % (16 * tile.warps_n) == 0);
           CHECK(tile.k % (16 * tile.warps_k) == 0);
-          const uint64_t halves =
-              by_line ? tile.k * (tile.m + tile.n + 16) : (tile.m + tile.n) * (tile.k + 8);
+          const uint32_t parts = in_parts ? 3 : 1;
+          const uint64_t halves = by_line ? tile.k * (parts * (tile.m + tile.n) + 16)
+                                          : (tile.m + tile.n) * (parts * tile.k + 8);
           CHECK(2 * tile.stages * halves <= device.shared_bytes);
           CHECK(tile.sum_bytes() <= device.shared_bytes);
           CHECK(tile.n / tile.warps_n / 16 % tile.sum_matrices() == 0);

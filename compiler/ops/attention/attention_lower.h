@@ -59,10 +59,10 @@ Dim flops_of(const AttentionProblem& problem);
 StepWork work_of(const AttentionCall& call);
 
 // What both kernels of attention call by the same names: sizes, dtypes, which keys are allowed; and
-// the operands bound but for q, k, v and y.
+// the operands bound but for q, k, v and y, the bias for accesses of that alignment (0: elements).
 template <typename Params>
 void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem& problem,
-                      const AttentionOperands& o);
+                      const AttentionOperands& o, uint32_t bias_alignment = 0);
 
 // The type of the arithmetic on vectors: f64 where any operand of the scores or of the result is.
 DType attention_arithmetic(const AttentionOperands& operands);
@@ -106,7 +106,7 @@ std::span<const Offer<AttentionCall>> attention_offers();
 
 template <typename Params>
 void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem& problem,
-                      const AttentionOperands& o) {
+                      const AttentionOperands& o, uint32_t bias_alignment) {
   constexpr int64_t kWidestWindow = int64_t{1} << 30;  // positions and windows add up in 32 bits
   dispatch.define("RLX_HEADS", problem.heads)
       .define("RLX_HEADS_PER_KV", problem.heads / problem.kv_heads)
@@ -119,14 +119,14 @@ void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem&
       .define("RLX_WINDOW_LEFT", std::min(problem.window_left, kWidestWindow))
       .define("RLX_WINDOW_RIGHT", std::min(problem.window_right, kWidestWindow));
   const auto masking = [&](const std::string& name, const std::optional<Heads>& heads,
-                           rlx_ptr Params::*field) {
+                           rlx_ptr Params::*field, uint32_t alignment) {
     dispatch.define("RLX_HAS_" + name, heads ? 1 : 0);
     if (!heads) return;
     dispatch.define("RLX_" + name, dtype_text(heads->ref));
-    if (problem.kv_tokens > 0) dispatch.read(field, heads->ref);
+    if (problem.kv_tokens > 0) dispatch.read(field, heads->ref, alignment);
   };
-  masking("MASK", o.mask, &Params::mask);
-  masking("BIAS", o.bias, &Params::bias);
+  masking("MASK", o.mask, &Params::mask, 0);
+  masking("BIAS", o.bias, &Params::bias, bias_alignment);
   const auto per_batch = [&](const std::string& name, const std::optional<TensorRef>& ref,
                              rlx_ptr Params::*field) {
     dispatch.define("RLX_HAS_" + name, ref ? 1 : 0);

@@ -44,6 +44,17 @@ std::string tile_order(const AttentionProblem& problem, const AttentionMmaTiling
          " - (z) / " + r + " * " + r + " + (z) % " + r + ")";
 }
 
+// Whether two keys' bias, from an even one on, are one aligned access.
+bool bias_in_pairs(const OfferContext& at, const AttentionProblem& problem,
+                   const std::optional<Heads>& bias) {
+  if (!bias) return false;
+  const DType dtype = bias->ref.dtype();
+  const HeadsView& view = bias->view;
+  return (is_half(dtype) || dtype == DType::f32) && view.dim == 1 &&
+         problem.kv_tokens.divides_by(2) && view.batch.divides_by(2) && view.head.divides_by(2) &&
+         view.token.divides_by(2) && at.alignment(bias->ref) >= 2 * element_bytes(dtype);
+}
+
 // A graph input: it stands before the run and does not change in it.
 bool stands_before_run(LowerContext& ctx, const std::optional<TensorRef>& ref) {
   return !ref || ctx.program().buffer(ref->buffer).input_index.has_value();
@@ -98,7 +109,9 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
       ctx.segment_of(o.k.ref) != Segment::Arena && ctx.segment_of(o.v.ref) != Segment::Arena;
   const bool early = stands_before_run(ctx, o.kv_len) && stands_before_run(ctx, o.q_start);
   auto dispatch = ctx.dispatch<KernelId::attention_mma>();
-  define_attention(dispatch, problem, o);
+  const bool in_pairs = bias_in_pairs(ctx, problem, o.bias);
+  define_attention(dispatch, problem, o, in_pairs ? 2 * element_bytes(o.bias->ref.dtype()) : 0);
+  if (o.bias) dispatch.define("RLX_BIAS_PAIRS", in_pairs ? 1 : 0);
   dispatch.workgroup({static_cast<uint32_t>(tiling.threads()), 1, 1})
       .define("RLX_X", dtype_text(o.q.ref))
       .define("RLX_MOST_SQ", problem.q_tokens.range().most)

@@ -12,18 +12,17 @@
 #include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
-namespace {
-
-constexpr uint32_t kElementBytes = 2;  // of halves
-
-}  // namespace
+bool coop_multiplies(const OfferContext& at, DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ||
+         (dtype == DType::f32 && at.target().known_fragments);
+}
 
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
   if (product.y_lines) return "a result whose lines stand apart";
   const DType dtype = product.a.ref.dtype();
-  if ((dtype != DType::f16 && dtype != DType::bf16) || product.b.ref.dtype() != dtype) {
+  if (!coop_multiplies(at, dtype) || product.b.ref.dtype() != dtype) {
     return "operands of " + std::string(name_of(dtype)) + " and " +
            std::string(name_of(product.b.ref.dtype()));
   }
@@ -32,8 +31,8 @@ std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
     return "a result of " + std::string(name_of(y));
   if (product.k.is_free()) return "a depth that the run gives";
   if (product.k == 0) return "nothing to add";
-  if (!pieces_of(at, product.a, product.m, product.k, kElementBytes) ||
-      !pieces_of(at, product.b, product.n, product.k, kElementBytes))
+  if (!pieces_of(at, product.a, product.m, product.k, element_bytes(dtype)) ||
+      !pieces_of(at, product.b, product.n, product.k, element_bytes(dtype)))
     return "operands with neighbours along no axis";
   return {};
 }
@@ -47,8 +46,14 @@ struct OperandPieces {
   Pieces b;
 };
 OperandPieces operand_pieces(const OfferContext& at, const Product& product) {
-  return {.a = pieces_of(at, product.a, product.m, product.k, kElementBytes).value(),
-          .b = pieces_of(at, product.b, product.n, product.k, kElementBytes).value()};
+  const uint32_t least_bytes = element_bytes(product.a.ref.dtype());
+  return {.a = pieces_of(at, product.a, product.m, product.k, least_bytes).value(),
+          .b = pieces_of(at, product.b, product.n, product.k, least_bytes).value()};
+}
+
+// Operands of f32 are multiplied in parts of bf16.
+bool is_in_parts(DType dtype) {
+  return dtype == DType::f32;
 }
 
 void define_choice(CoopDispatch& dispatch, const Product& product, const CoopChoice& choice) {
@@ -89,13 +94,12 @@ void define_windows(CoopDispatch& dispatch, const Product& product, const Window
 
 // Of windows; filters of bundles come in pieces of one group's channels.
 OperandPieces window_pieces(const Product& product, const WindowLines& lines) {
-  constexpr int64_t kPieceElements = kWidestAccessBytes / kElementBytes;
+  const int64_t bytes = element_bytes(product.a.ref.dtype());
   const int64_t taps = lines.window.taps();
   const int64_t own_channels = product.k.bound() / taps / lines.bundled;
   OperandPieces pieces;
   if (lines.bundled > 1) {
-    pieces.b.bytes =
-        narrow<uint32_t>(std::gcd(kPieceElements, own_channels) * int64_t{kElementBytes});
+    pieces.b.bytes = narrow<uint32_t>(std::gcd(kWidestAccessBytes / bytes, own_channels) * bytes);
   }
   return pieces;
 }
@@ -109,15 +113,21 @@ std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& pr
                                                .k = product.k,
                                                .batches = sizes.value(batch_count(product)),
                                                .a_by_line = pieces.a.by_line(),
-                                               .b_by_line = pieces.b.by_line()};
+                                               .b_by_line = pieces.b.by_line(),
+                                               .in_parts = is_in_parts(product.a.ref.dtype())};
                           });
 }
 
 // Of m lines that are windows, each of k elements, by n filters; for each of `bundles`.
-std::vector<CoopProblem> window_problems(const Dim& m, int64_t n, int64_t k, int64_t bundles) {
+std::vector<CoopProblem> window_problems(DType dtype, const Dim& m, int64_t n, int64_t k,
+                                         int64_t bundles) {
   return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
-    return CoopProblem{
-        .m = sizes.value(m), .n = n, .k = k, .batches = bundles, .splits_depth = bundles == 1};
+    return CoopProblem{.m = sizes.value(m),
+                       .n = n,
+                       .k = k,
+                       .batches = bundles,
+                       .splits_depth = bundles == 1,
+                       .in_parts = is_in_parts(dtype)};
   });
 }
 
@@ -136,7 +146,9 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
     } else {
       define_rows(dispatch, product, problem);
     }
-    dispatch.define("RLX_MATRIX", std::string(name_of(product.a.ref.dtype())))
+    const DType dtype = product.a.ref.dtype();
+    if (is_in_parts(dtype)) dispatch.define("RLX_PARTS", 3);
+    dispatch.define("RLX_MATRIX", is_in_parts(dtype) ? "bf16" : std::string(name_of(dtype)))
         .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
         .size("RLX_B_LINE", product.b.line)
         .size("RLX_B_DEPTH", product.b.depth)
@@ -145,7 +157,8 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
         .estimate([problem, choice](const DeviceModel& device) {
           return coop_microseconds(problem, choice, device);
         })
-        .reason(reason_of(product, "cooperative matrices: " + choice.text()));
+        .reason(reason_of(product, std::string(is_in_parts(dtype) ? "f32 in parts of bf16, " : "") +
+                                       "cooperative matrices: " + choice.text()));
     const OperandPieces pieces =
         lines == nullptr ? operand_pieces(ctx, product) : window_pieces(product, *lines);
     define_copies(dispatch, pieces.a, pieces.b);
@@ -166,9 +179,9 @@ double coop_time(const OfferContext& at, const FusedProduct& fused) {
   return pieces.a.are_widest() && pieces.b.are_widest() ? time : kNarrowCopies * time;
 }
 
-double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k,
+double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64_t n, int64_t k,
                         int64_t bundles) {
-  return choose_coop(window_problems(m, n, k, bundles), at.device()).microseconds;
+  return choose_coop(window_problems(dtype, m, n, k, bundles), at.device()).microseconds;
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
@@ -177,7 +190,9 @@ bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
   const int64_t bundles = element_count(product.batch).bound();
-  return emit(ctx, product, window_problems(product.m, product.n, product.k, bundles), &lines);
+  const auto sizes =
+      window_problems(product.a.ref.dtype(), product.m, product.n, product.k, bundles);
+  return emit(ctx, product, sizes, &lines);
 }
 
 }  // namespace rlx

@@ -10,6 +10,10 @@
 
 namespace rlx {
 
+// Whether it takes operands of that type: 16 bits, and f32 in parts where sums are added by
+// element.
+bool coop_multiplies(const OfferContext& at, DType dtype);
+
 // As a row of the table has them (product_offers.h). Emits the dispatch, and the one that joins
 // sums where k is split.
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused);
@@ -21,7 +25,7 @@ bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
 // What the latter is expected to take, of m lines with k elements each by n filters, for each
 // bundle.
-double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k,
+double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64_t n, int64_t k,
                         int64_t bundles);
 
 }  // namespace rlx

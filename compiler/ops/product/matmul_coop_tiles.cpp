@@ -32,6 +32,18 @@ constexpr std::array<CoopTile, 12> kTiles = {{
     {.m = 128, .n = 128, .k = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2},
     {.m = 128, .n = 256, .k = 32, .warps_m = 2, .warps_n = 4},
 }};
+// Of operands in parts: a step takes six times the products of its depth, and groups of up to 24 KiB
+// of panels run in pairs.
+constexpr std::array<CoopTile, 8> kPartTiles = {{
+    {.m = 32, .n = 64, .k = 32, .warps_n = 2, .warps_k = 2},
+    {.m = 32, .n = 64, .k = 64, .warps_n = 2, .warps_k = 4},
+    {.m = 64, .n = 32, .k = 32, .warps_m = 2, .warps_k = 2},
+    {.m = 64, .n = 64, .k = 16, .warps_m = 2, .warps_n = 2},
+    {.m = 64, .n = 64, .k = 32, .warps_m = 2, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 128, .k = 16, .warps_m = 2, .warps_n = 2},
+    {.m = 128, .n = 64, .k = 16, .warps_m = 2, .warps_n = 2},
+    {.m = 128, .n = 64, .k = 32, .warps_m = 4, .warps_n = 2},
+}};
 // clang-format on
 
 // Of ResNet-50's convolutions at batch 32 the H200's model picks the fastest tile, or one that
@@ -39,11 +51,29 @@ constexpr std::array<CoopTile, 12> kTiles = {{
 // comes from memory.
 constexpr uint32_t kMostRegisters = 255;  // of a thread
 constexpr uint32_t kOtherRegisters = 60;  // addresses and the like
+
+// What operands in parts take against those of 16 bits: fitted to 17 tiles, some with the depth
+// split, of four 3x3 convolutions of ResNet-18 at batch 8 and four products (512 x 768..3072 x 768,
+// 788 x 768 x 3072, 4096 x 1024 x 4096), 12 % off on average. What is picked of kPartTiles is the
+// fastest of them, or one that takes 23 % longer (788 x 768 x 3072).
+struct PartTimes {
+  double products = 7.3;  // six, and their sums
+  double latency = 3;
+  double traffic = 2.3;
+  double full_traffic = 5.4;  // of a full multiprocessor, which nothing hides
+  uint32_t other_registers = 30;
+};
+constexpr PartTimes kPartTimes;
 constexpr std::array<int64_t, 6> kCoopSplits = {1, 2, 3, 4, 6, 8};
+
+uint32_t parts_of(const CoopProblem& problem) {
+  return problem.in_parts ? 3 : 1;
+}
 
 uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
   const auto panel = [&](uint32_t lines, bool by_line) {
-    return uint64_t{by_line ? tile.k * (lines + 8) : lines * (tile.k + 8)} * 2;
+    const uint32_t parts = parts_of(problem);
+    return uint64_t{by_line ? tile.k * (parts * lines + 8) : lines * (parts * tile.k + 8)} * 2;
   };
   return std::max<uint64_t>(tile.sum_bytes(), tile.stages * (panel(tile.m, problem.a_by_line) +
                                                              panel(tile.n, problem.b_by_line)));
@@ -56,11 +86,14 @@ bool divides_rows(const CoopTile& tile, uint32_t lines, bool by_line) {
 
 // Workgroups that fit onto a multiprocessor together.
 double resident(const CoopProblem& problem, const CoopTile& tile, const CoopTimes& times) {
-  const uint32_t lines = tile.m / tile.warps_m + tile.n / tile.warps_n;
-  const uint32_t sums = tile.m / tile.warps_m * (tile.n / tile.warps_n) / 32;
+  const uint32_t warp_m = tile.m / tile.warps_m;
+  const uint32_t lines = warp_m + tile.n / tile.warps_n;
+  const uint32_t sums = warp_m * (tile.n / tile.warps_n + (problem.in_parts ? 16 : 0)) / 32;
   const uint32_t pieces = (tile.m + tile.n) * tile.k / 8 / tile.threads();
-  const uint32_t registers =
-      std::min(kMostRegisters, kOtherRegisters + sums + lines / 16 * 4 + pieces * 4);
+  const uint32_t operands = problem.in_parts
+                                ? kPartTimes.other_registers + (warp_m / 16 + 1) * 12 + pieces * 8
+                                : kOtherRegisters + lines / 16 * 4 + pieces * 4;
+  const uint32_t registers = std::min(kMostRegisters, sums + operands);
   const uint64_t by_registers = times.registers / (tile.threads() * round_up(registers, 8));
   return static_cast<double>(std::max<uint64_t>(
       1, std::min(by_registers, times.all_shared_bytes / shared_bytes(problem, tile))));
@@ -82,11 +115,17 @@ double coop_microseconds(const CoopProblem& problem, const CoopChoice& choice,
   const double panel_bytes = 2.0 * (tile.m + tile.n) * tile.k;
   const double read_bytes = warps * (warp_m + warp_n) * (tile.k / tile.warps_k) * 2;
   const double traffic = read_bytes / times.read_rate + panel_bytes / times.stage_rate;
-  const double products = static_cast<double>(tile.m) * tile.n * tile.k / times.products;
-  const double alone =
-      times.step_latency * (tile.stages > 1 ? times.two_stages : 1) + products + traffic;
-  const double full = together * (products + times.hidden_traffic * traffic + times.barrier);
-  const double cache = share * device.multiprocessors * panel_bytes * steps / times.cache_rate;
+  const double products = static_cast<double>(tile.m) * tile.n * tile.k / times.products *
+                          (problem.in_parts ? kPartTimes.products : 1);
+  const double latency = times.step_latency * (tile.stages > 1 ? times.two_stages : 1);
+  const double alone = problem.in_parts
+                           ? kPartTimes.latency * latency + products + kPartTimes.traffic * traffic
+                           : latency + products + traffic;
+  const double full =
+      together * (problem.in_parts ? products + kPartTimes.full_traffic * traffic
+                                   : products + times.hidden_traffic * traffic + times.barrier);
+  const double cache = share * device.multiprocessors * panel_bytes * (problem.in_parts ? 2 : 1) *
+                       steps / times.cache_rate;
   double time = times.start + std::max(rounds * steps * std::max(alone, full), cache) +
                 rounds * together * times.finish * (warp_m * warp_n / 256.0);
   if (choice.splits > 1) {
@@ -162,7 +201,8 @@ std::optional<std::vector<CoopChoice>> tiled_at_all(std::span<const CoopProblem>
 std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
                                                      const DeviceModel& device) {
   std::vector<std::vector<CoopChoice>> candidates;
-  for (const CoopTile& tile : kTiles) {
+  const auto tiles = sizes.front().in_parts ? std::span<const CoopTile>(kPartTiles) : kTiles;
+  for (const CoopTile& tile : tiles) {
     for (const int64_t splits : kCoopSplits) {
       if (auto choices = tiled_at_all(sizes, tile, splits, device))
         candidates.push_back(std::move(*choices));

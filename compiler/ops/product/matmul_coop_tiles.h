@@ -20,6 +20,7 @@ struct CoopProblem {
   bool a_by_line = false;
   bool b_by_line = false;
   bool splits_depth = true;  // may be divided among workgroups
+  bool in_parts = false;     // operands are f32, in three parts of 16 bits
 };
 
 // Lines of a and b per workgroup, the depth of a stage, and the subgroups of 32 that share them.

@@ -121,13 +121,24 @@ std::string dense_refusal(const OfferContext& at, const ConvProblem& problem) {
              : "";
 }
 
+// Products of f32 in parts are six, and most of a bundle's are zeros.
+std::string parts_refusal(const OfferContext& at, const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  if (conv.x.dtype() != DType::f32 || conv.groups == 1) return {};
+  if (std::string refusal = conv_groups_refusal(conv); !refusal.empty()) return refusal;
+  return conv_implicit_time(at, problem) < conv_coop_time(at, problem)
+             ? "groups of f32 whose bundles multiply zeros for longer"
+             : "";
+}
+
 // What both forms ask.
 std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
-  if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
+  if (!coop_multiplies(at, conv.x.dtype()))
+    return "operands of " + std::string(name_of(conv.x.dtype()));
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
-  return conv.groups == 1 ? dense_refusal(at, problem) : "";
+  return conv.groups == 1 ? dense_refusal(at, problem) : parts_refusal(at, problem);
 }
 
 // The product of one bundle of groups becomes a batch of all of them.
@@ -208,8 +219,9 @@ std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& pro
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   const int64_t bundled = bundled_groups(conv);
-  return window_coop_time(at, conv.images * conv.window.out_count(), conv.group_out * bundled,
-                          depth_of(conv) * bundled, conv.groups / bundled);
+  return window_coop_time(at, conv.x.dtype(), conv.images * conv.window.out_count(),
+                          conv.group_out * bundled, depth_of(conv) * bundled,
+                          conv.groups / bundled);
 }
 
 bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {

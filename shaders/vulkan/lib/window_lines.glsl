@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows of images as lines of a product: line m is the window of output pixel m of [images, OUT_D, OUT_H, OUT_W]; its depth
 // counts taps (d, h, w), each with all channels. With RLX_VOLUMES 0 there is no D.
-// Layout: x [images, C, D, H, W] with strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W, elements of 16 bits. RLX_WINDOWS 1: channels are
+// Layout: x [images, C, D, H, W] with strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W, elements of RLX_OPERAND_BYTES. RLX_WINDOWS 1: channels are
 //   neighbours and every pixel is whole aligned pieces of 16 bytes; 2: any strides, element by element.
 // Specializations: window as in conv_window.h; RLX_CHANNELS; RLX_M lines, RLX_K = taps * channels; RLX_TILE_M, RLX_TILE_K.
 #ifndef RLX_LIB_WINDOW_LINES_GLSL
@@ -66,9 +66,9 @@ RLX_FN WindowPixel rlx_window_pixel(WindowLine line, rlx_u32 tap) {
   return pixel;
 }
 
-// Eight neighbours of a line from depth `panel + first` on; zeros in the pads and behind the last depth. Panels begin at multiples of
-// RLX_TILE_K. Without branches, so that loops around it are unrolled.
-RLX_FN rlx_uvec4 rlx_load_window_piece(rlx_ptr x, WindowLine line, rlx_u32 panel, rlx_u32 first) {
+// 16 bytes of neighbours, RLX_UNIT elements, of a line from depth `panel + first` on; zeros in the pads and behind the last depth. Panels
+// begin at multiples of RLX_TILE_K. Without branches, so that loops around it are unrolled.
+RLX_FN rlx_uvec4 rlx_load_window_unit(rlx_ptr x, WindowLine line, rlx_u32 panel, rlx_u32 first) {
 #if RLX_WINDOWS == 1
 #if RLX_CHANNELS % RLX_TILE_K == 0  // all of a panel belongs to one tap
   const rlx_u32 tap = panel / rlx_u32(RLX_CHANNELS);
@@ -81,17 +81,23 @@ RLX_FN rlx_uvec4 rlx_load_window_piece(rlx_ptr x, WindowLine line, rlx_u32 panel
   const RLX_INDEX place = pixel.at + RLX_INDEX(channel);
   const rlx_u32 kept = pixel.inside ? 0xFFFFFFFFu : 0u;
   const rlx_i64 at = rlx_i64(place & RLX_INDEX(rlx_i32(kept)));  // a choice of two addresses may become a branch around the load
-  return rlx_operand16(x, at * 2) & rlx_uvec4(kept);
+  return rlx_operand16(x, at * RLX_OPERAND_BYTES) & rlx_uvec4(kept);
 #else
-  rlx_uvec4 piece = rlx_uvec4(0u);
-  RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {
+  rlx_uvec4 unit = rlx_uvec4(0u);
+  RLX_UNROLL for (rlx_u32 e = 0u; e < rlx_u32(RLX_UNIT); ++e) {
     const rlx_u32 depth = panel + first + e;
     const WindowPixel pixel = rlx_window_pixel(line, depth / rlx_u32(RLX_CHANNELS));
     const RLX_INDEX place = pixel.at + RLX_INDEX(depth % rlx_u32(RLX_CHANNELS)) * RLX_INDEX(RLX_X_C);
-    const rlx_u32 bits = rlx_load_u16(x, pixel.inside ? rlx_i64(place) : rlx_i64(0));
-    piece[e / 2u] |= (pixel.inside ? bits : 0u) << (e % 2u * 16u);
+    const rlx_i64 at = pixel.inside ? rlx_i64(place) : rlx_i64(0);
+#if RLX_OPERAND_BYTES == 4
+    const rlx_u32 bits = rlx_load_u32(x, at);
+    unit[e] = pixel.inside ? bits : 0u;
+#else
+    const rlx_u32 bits = rlx_load_u16(x, at);
+    unit[e / 2u] |= (pixel.inside ? bits : 0u) << (e % 2u * 16u);
+#endif
   }
-  return piece;
+  return unit;
 #endif
 }
 
