@@ -119,6 +119,19 @@ std::string with_hundred(std::string text) {
   return text;
 }
 
+// s = s + i * x, row = s, as many trips as m says.
+std::string summing_counted(int64_t bound, const std::string& condition) {
+  return graph(input("m", "[]", "i64") + ", " + input("x", "[2]"),
+               control("loop", R"("m", null, "x")", R"("s", "rows", "count")",
+                       body("body", R"("i", "go", "s0")",
+                            node("identity", R"("go")", "on") + ", " +
+                                node("cast", R"("i")", "f", R"({"to": "f32"})") + ", " +
+                                node("fma", R"("f", "x", "s0")", "s1"),
+                            "\"" + condition + R"(", "s1", "s1")"),
+                       R"({"max_iterations": )" + std::to_string(bound) + "}"),
+               R"("s", "rows", "count")");
+}
+
 // A run that is told of indices that lie outside.
 Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
                    const std::vector<std::pair<std::string, Tensor>>& inputs) {
@@ -337,6 +350,37 @@ TEST_CASE("a loop takes as many trips as its count and its condition say") {
   const auto ended = run_everywhere(text, {whole(DType::i64, {}, {5}), reals({2}, {60, 1})});
   CHECK(ended[2].integers[0] == 2);
   CHECK(ended[0].floats == std::vector<double>{120, 2});
+}
+
+TEST_CASE("trips that a count alone ends are taken in groups, and the rest one by one") {
+  for (const int64_t trips : {-1, 0, 1, 15, 16, 17, 47, 69, 70}) {
+    INFO("trips " << trips);
+    const auto got = run_everywhere(summing_counted(70, "on"),
+                                    {whole(DType::i64, {}, {trips}), reals({2}, {3, 1})});
+    const int64_t taken = std::max<int64_t>(trips, 0);
+    const int64_t sum = taken * (taken - 1) / 2;
+    CHECK(got[0].floats == std::vector<double>{3.0 + 3.0 * static_cast<double>(sum),
+                                               1.0 + static_cast<double>(sum)});
+    CHECK(got[2].integers[0] == taken);
+  }
+  Diagnostics diagnostics;
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  const auto plan = compile_plan(module_from(summing_counted(70, "go")), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  REQUIRE(plan->entry(0).regions() != nullptr);
+  REQUIRE(plan->entry(0).regions()->size() == 2);
+  CHECK(plan->entry(0).regions()->Get(0)->most_trips() == 4);
+  CHECK(plan->entry(0).regions()->Get(1)->most_trips() == 15);
+  for (const auto& device : present_devices().devices) {
+    const auto run_loop = [&](int64_t m) {
+      return run_checked(*device, plan,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({2}, {1, 1})}});
+    };
+    CHECK(run_loop(70).ok());
+    CHECK(run_loop(71).message().find("ctl.max_iterations") != std::string::npos);
+  }
 }
 
 TEST_CASE("a loop whose count is known has rows of that many trips") {
