@@ -424,6 +424,8 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
       .define("RLX_R", std::string(name_of(arithmetic)))
       .define("RLX_WIDE", arithmetic == DType::f64 ? 1 : 0)
       .define("RLX_SIZE", integer_text(leg.size))
+      .define("RLX_SIZE_MOST", leg.size.range().most)
+      .define("RLX_Y_MOST", y.count.range().most)
       .define("RLX_X_FORM", leg.half                     ? 2
                             : x.form == SignalForm::Real ? 0
                                                          : 1)
