@@ -309,6 +309,10 @@ class BodyInliner {
   std::optional<BodyValues> branch_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> while_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> loop_region(const Node& node, const BodyPlace& place);
+  // A trip of a while in a region's body: what it carries after it and, as its word, the condition
+  // then. Where `active` does not hold, what it carries stays.
+  std::optional<Trip> while_trip(const Node& node, uint32_t shift, const BodyValues& now,
+                                 const BodyValues& shared, std::optional<ValueId> active);
   // A trip of a loop in a region's body: what it carries after it, and as its word the condition
   // that the loop's body gives. `shared` begins with what that captures.
   std::optional<Trip> loop_trip(const Node& node, uint32_t shift, const BodyValues& now,

@@ -22,6 +22,11 @@ constexpr int64_t kHeavyElements = int64_t{1} << 20;
 // decided of in groups of up to so many, while a group has no more nodes than this.
 constexpr int64_t kMostTogether = 16;
 constexpr int64_t kNodesTogether = 128;
+// Where the data end a loop, trips behind its end are computed for nothing.
+constexpr int64_t kMostAhead = 4;
+constexpr int64_t kLeastTripsAhead = 64;
+constexpr int64_t kNodesAhead = 16;
+constexpr int64_t kElementsAhead = 4096;  // of what is carried
 // Stacked rows stand between two axes of their own.
 constexpr size_t kMostRowRank = 6;
 
@@ -105,6 +110,20 @@ int64_t trips_together(const Module& module, const Node& node) {
   constexpr int64_t kLeastGroups = 4;
   const bool pays = together >= 4 && loop_form(node).max_iterations >= kLeastGroups * together;
   return goes_on && pays ? together : 1;
+}
+
+// Trips of a while that are computed before it is decided whether to go on: those behind its end
+// leave what is carried as it is. 1: none.
+int64_t trips_ahead(const Node& node, int64_t bound) {
+  const Graph& body = *node.bodies[kWhileBody];
+  BodySize size = size_of(body);
+  add(size, size_of(*node.bodies[kWhileCondition]), 1);
+  int64_t carried = 0;
+  for (const ValueId id : body.outputs()) carried += elements_of(body, id);
+  if (size.nodes > kNodesAhead || carried > kElementsAhead || bound < kLeastTripsAhead) return 1;
+  int64_t together = kMostAhead;
+  while (bound % together != 0) --together;
+  return together;
 }
 
 bool has_small_rows(const Graph& body, size_t first) {
@@ -292,32 +311,45 @@ std::optional<BodyValues> BodyInliner::while_region(const Node& node, const Body
   if (!begins) return std::nullopt;
   const std::optional<bool> known = known_truth(begins->front());
   if (known && !*known) return carries;
-  const auto made = repeat(
-      {.kind = RegionKind::While,
-       .trips = bound,
-       .word = word_of(begins->front(), place.path),
-       .carries = carries,
-       .shared = behind},
-      place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
-        StateWrites inner_writes;
-        const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &inner_writes};
-        std::optional<Trip> trip;
-        std::optional<BodyValues> next =
-            body.put(*node.bodies[kWhileBody], joined(now, shared), inside);
-        if (!next) return trip;
-        const std::optional<BodyValues> on =
-            body.put(*node.bodies[kWhileCondition], joined(*next, shared), inside);
-        if (!on) return trip;
-        if (body.known_truth(on->front()).value_or(false)) {
-          fail_endless(node, bound);
-          return trip;
-        }
-        const ValueId word = body.word_of(on->front(), "trip");
-        trip = Trip{.word = word, .carries = std::move(*next)};
-        return trip;
-      });
+  const int64_t together = trips_ahead(node, bound);
+  const auto made =
+      repeat({.kind = RegionKind::While,
+              .trips = bound / together,
+              .word = word_of(begins->front(), place.path),
+              .carries = carries,
+              .shared = behind},
+             place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
+               std::optional<Trip> trip = body.while_trip(node, place.shift, now, shared, {});
+               for (int64_t t = 1; t < together && trip; ++t)
+                 trip = body.while_trip(node, place.shift, trip->carries, shared, trip->word);
+               if (!trip) return trip;
+               if (body.known_truth(*trip->word).value_or(false)) {
+                 fail_endless(node, bound);
+                 return std::optional<Trip>();
+               }
+               trip->word = body.word_of(*trip->word, "trip");
+               return trip;
+             });
   if (!made) return std::nullopt;
   return told_at_bound(made->carries, flag(*made->word, place.path), place);
+}
+
+std::optional<BodyInliner::Trip> BodyInliner::while_trip(const Node& node, uint32_t shift,
+                                                         const BodyValues& now,
+                                                         const BodyValues& shared,
+                                                         std::optional<ValueId> active) {
+  StateWrites writes;
+  if (active) active = flag(*active, "trip");
+  const BodyPlace inside{.path = "trip", .shift = shift, .active = active, .writes = &writes};
+  const std::optional<BodyValues> given =
+      put(*node.bodies[kWhileBody], joined(now, shared), inside);
+  if (!given) return std::nullopt;
+  BodyValues next = now;
+  choose_carries(next, *given, 0, active, "trip");
+  const std::optional<BodyValues> on =
+      put(*node.bodies[kWhileCondition], joined(next, shared), inside);
+  if (!on) return std::nullopt;
+  return Trip{.word = on->front(), .carries = std::move(next)};
 }
 
 std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyPlace& place) {

@@ -197,7 +197,7 @@ TEST_CASE("a while ends with its condition, and what it carries then stays") {
 
 // While i < n: i' = i + step, which nothing else waits for; what is v goes through steps that no
 // fusion joins.
-std::string early_condition() {
+std::string early_condition(int64_t bound = 9) {
   return graph(
       input("n", "[]") + ", " + input("step", "[]") + ", " + input("v", "[8]"),
       R"({"op": "mul", "inputs": ["n", "zero"], "outputs": ["i"]}, )" +
@@ -210,7 +210,7 @@ std::string early_condition() {
                                node("cumsum", R"("b")", "d", R"({"axis": 0})") + ", " +
                                node("clamp", R"("d")", "e", R"({"min": -64, "max": 64})"),
                            R"("i3", "e")"),
-                  R"({"max_iterations": 9})"),
+                  R"({"max_iterations": )" + std::to_string(bound) + "}"),
       R"("k", "w")");
 }
 
@@ -221,6 +221,31 @@ TEST_CASE("a trip is whole, however early its condition is known") {
     const auto got =
         run_everywhere(with_constants(early_condition()), {reals({}, {n}), reals({}, {1}), v});
     CHECK(got[0].floats[0] == std::max(std::ceil(n), 0.0));
+  }
+}
+
+TEST_CASE("trips that are computed ahead of a condition show in nothing") {
+  const Tensor v = reals({8}, {1, 0, -2, 3, 0.5, 4, -1, 2});
+  const std::string text = with_constants(early_condition(68));
+  for (const double n : {-3.0, 0.0, 1.0, 2.5, 4.0, 5.0, 67.0, 68.0}) {
+    INFO("n = " << n);
+    const auto got = run_everywhere(text, {reals({}, {n}), reals({}, {1}), v});
+    CHECK(got[0].floats[0] == std::max(std::ceil(n), 0.0));
+  }
+  Diagnostics diagnostics;
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  const auto plan = compile_plan(module_from(text), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  CHECK(plan->entry(0).regions()->Get(0)->most_trips() == 17);
+  for (const auto& device : present_devices().devices) {
+    const auto run = [&](double n) {
+      return run_checked(*device, plan,
+                         {{"n", reals({}, {n})}, {"step", reals({}, {1})}, {"v", v}});
+    };
+    CHECK(run(68).ok());
+    CHECK(run(69).message().find("ctl.max_iterations") != std::string::npos);
   }
 }
 
