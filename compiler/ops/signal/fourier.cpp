@@ -391,6 +391,8 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
   const bool changes = passes.size() > 1 || leg.fold == 1;
   const bool x_pairs = has_pairs(ctx, x, leg.fold == 1 && x.count.range().least >= 2 * leg.points);
   const bool y_pairs = has_pairs(ctx, y, leg.fold == 2 && y.count.range().least >= 2 * leg.points);
+  const bool clamps = (leg.size.is_free() || y.count.is_free()) && !leg.half &&
+                      x.count.range().least >= 1 && y.count.range().least >= 1;
   const RootsTable table = roots_table(plan);
   const auto numbers = [](const Side& side) {
     return side.ref.byte_range().length_bytes.range().most / element_bytes(side.real());
@@ -425,6 +427,7 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
       .define("RLX_WIDE", arithmetic == DType::f64 ? 1 : 0)
       .define("RLX_SIZE", integer_text(leg.size))
       .define("RLX_SIZE_MOST", leg.size.range().most)
+      .define("RLX_CLAMPS", clamps ? 1 : 0)
       .define("RLX_Y_MOST", y.count.range().most)
       .define("RLX_X_FORM", leg.half                     ? 2
                             : x.form == SignalForm::Real ? 0
