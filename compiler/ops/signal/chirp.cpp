@@ -60,8 +60,8 @@ std::string scalar_chirp(const ScalarContext& ctx) {
            std::to_string(quarters) + ", " + literal(dtype, std::numbers::pi / 2) + ")";
   };
   if (convolved == 0) return element(place, 1);
-  const std::string k = "rlx_min(" + place + ", rlx_i64(" + std::to_string(convolved) + ") - " +
-                        place + ")";
+  const std::string k =
+      "rlx_min(" + place + ", rlx_i64(" + std::to_string(convolved) + ") - " + place + ")";
   return "(" + k + " < " + points + " ? " + element(k, 3) + " * " +
          literal(dtype, 1 / static_cast<double>(convolved)) + " : " + literal(dtype, 0) + ")";
 }
