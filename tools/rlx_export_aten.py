@@ -636,10 +636,10 @@ def select_scatter(s, x, src, dim, index):
 @aten("unfold.default")
 def unfold(s, x, dimension, size, step):
     axis = dimension % x.rank
-    count = known(s.out.shape[axis])
-    if count is None:
-        raise Unsupported("windows of a dynamic axis")
-    at = s.reshape(s.graph.indices([start * step + i for start in range(count) for i in range(size)]), [count, size])
+    count = s.out.shape[axis]
+    ints = torch.int64
+    begins = s.emit("range", [s.operand(0, ints), None, s.operand(step, ints)], dtype=ints, shape=[count], count=s.dims([count])[0])
+    at = s.emit("add", [s.reshape(begins, [count, 1]), s.graph.indices(range(size))], dtype=ints, shape=[count, size])
     windows = s.emit("gather", [x, at], shape=[*x.shape[:axis], count, size, *x.shape[axis + 1:]], axis=axis)
     return s.permute(windows, [i for i in range(x.rank + 1) if i != axis + 1] + [axis + 1])
 

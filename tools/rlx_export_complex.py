@@ -7,7 +7,7 @@ import torch
 
 import rlx_export_nn  # noqa: F401  whose handlers of products this one extends
 from rlx_export_aten import HANDLERS, aten
-from rlx_export_graph import Unsupported, known, same
+from rlx_export_graph import Unsupported
 
 REAL = torch.float32  # of the parts of c64
 
@@ -238,25 +238,17 @@ NORMS = {  # torch's factors 1, 1 / root(n) and 1 / n by the names of a transfor
     False: ("none", "ortho", "forward"), True: ("none", "ortho", "backward")}
 
 
-def sized(s, x, dims):
-    """A transform needs to know how many points there are."""
-    for dim in dims:
-        if known(x.shape[dim]) is None:
-            raise Unsupported("a Fourier transform of a dynamic axis; fix its size")
-    return [dim % x.rank for dim in dims]
-
-
 @aten("_fft_c2c.default")
 def fft_c2c(s, x, dim, normalization, forward):
     x = x if x.dtype.is_complex else joined(s, *parts(s, x))
-    for axis in sized(s, x, dim):
+    for axis in (axis % x.rank for axis in dim):
         x = s.emit("fft", [x], shape=x.shape, axis=axis, inverse=not forward, norm=NORMS[not forward][normalization])
     return x
 
 
 @aten("_fft_r2c.default")
 def fft_r2c(s, x, dim, normalization, onesided):
-    *others, last = sized(s, x, dim)
+    *others, last = [axis % x.rank for axis in dim]
     shape = list(x.shape)
     shape[last] = s.out.shape[last]
     y = s.emit("rfft", [x], shape=shape, axis=last, norm=NORMS[False][normalization], onesided=onesided)
@@ -267,19 +259,8 @@ def fft_r2c(s, x, dim, normalization, onesided):
 
 @aten("_fft_c2r.default")
 def fft_c2r(s, x, dim, normalization, last_dim_size):
-    *others, last = sized(s, x, dim)
+    *others, last = [axis % x.rank for axis in dim]
     norm = NORMS[True][normalization]
     for axis in others:
         x = s.emit("fft", [x], shape=x.shape, axis=axis, inverse=True, norm=norm)
-    size = known(last_dim_size)
-    bins = size // 2 + 1
-    if not same(x.shape[last], bins):
-        x = s.narrow(x, last, 0, bins) if known(x.shape[last]) > bins else padded(s, x, last, bins)
-    return s.emit("irfft", [x], axis=last, n=size, norm=norm)
-
-
-def padded(s, x, axis, count):
-    shape = list(x.shape)
-    missing = count - known(shape[axis])
-    shape[axis] = count
-    return s.emit("pad", [x], dtype=x.dtype, shape=shape, pads=[0, missing], axes=[axis])
+    return s.emit("irfft", [x], axis=last, n=s.dims([last_dim_size])[0], norm=norm)

@@ -309,6 +309,24 @@ class BodyInliner {
   std::optional<BodyValues> branch_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> while_region(const Node& node, const BodyPlace& place);
   std::optional<BodyValues> loop_region(const Node& node, const BodyPlace& place);
+  // A trip of a while in a region's body: what it carries after it and, as its word, the condition
+  // then. Where `active` does not hold, what it carries stays.
+  std::optional<Trip> while_trip(const Node& node, uint32_t shift, const BodyValues& now,
+                                 const BodyValues& shared, std::optional<ValueId> active);
+  // A trip of a loop in a region's body: what it carries after it, and as its word the condition
+  // that the loop's body gives. `shared` begins with what that captures.
+  std::optional<Trip> loop_trip(const Node& node, uint32_t shift, const BodyValues& now,
+                                const BodyValues& shared);
+  // As many trips as the run asks for, first in groups, then the rest one by one; no more than the
+  // loop's bound. Its trip's index is carried last.
+  struct CountedTrips {
+    ValueId trips{};
+    int64_t together = 1;
+    BodyValues carries;
+    BodyValues shared;
+  };
+  std::optional<BodyValues> trips_in_groups(const Node& node, const BodyPlace& place,
+                                            const CountedTrips& counted);
   std::optional<BodyValues> scan_region(const Node& node, const BodyPlace& place);
   // Makes the body by `make`, then the node; without a word from it a While is Counted.
   std::optional<Repeated> repeat(Repeat what, const BodyPlace& place, const MakeTrip& make);

@@ -335,11 +335,17 @@ std::vector<NodeId> expand_later(Graph& graph, const Node& node) {
 bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
           Diagnostics& diagnostics);
 
-// Results of a size that the run gives are no weights.
-bool has_free_results(const Graph& graph, const Node& node) {
-  return std::ranges::any_of(node.outputs, [&graph](ValueId id) {
-    return element_count(graph.value(id).type.shape).is_free();
-  });
+// Results of a size that the run gives are no weights, and neither are those made by such a size.
+bool takes_free_sizes(const Graph& graph, const Node& node) {
+  const auto is_free = [](const Dim& size) { return size.is_free(); };
+  const auto holds_free = [&is_free](const auto& attribute) {
+    const auto* sizes = std::get_if<Ints>(&attribute.second);
+    return sizes != nullptr && std::ranges::any_of(*sizes, is_free);
+  };
+  return std::ranges::any_of(node.attributes, holds_free) ||
+         std::ranges::any_of(node.outputs, [&graph](ValueId id) {
+           return element_count(graph.value(id).type.shape).is_free();
+         });
 }
 
 // A node some of whose inputs are no weights.
@@ -364,7 +370,7 @@ bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
   // Without inputs only an elementwise op is known to depend on nothing else.
   if (op.has_effect || op.evaluate == nullptr || (node.inputs.empty() && op.scalar == nullptr))
     return false;
-  if (has_free_results(graph, node)) return false;
+  if (takes_free_sizes(graph, node)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
   if (inputs_of(module, graph, node) == InputKind::Varying)
     return fold_over_kept(module, graph, node, state, diagnostics);

@@ -18,6 +18,15 @@ constexpr int64_t kLeastNodes = 512;  // of all trips
 // Of a branch: what it computes takes longer than to decide whether to.
 constexpr int64_t kHeavyNodes = 12;
 constexpr int64_t kHeavyElements = int64_t{1} << 20;
+// To decide of another trip takes as long as some small steps: trips whose number the run gives are
+// decided of in groups of up to so many, while a group has no more nodes than this.
+constexpr int64_t kMostTogether = 16;
+constexpr int64_t kNodesTogether = 128;
+// Where the data end a loop, trips behind its end are computed for nothing.
+constexpr int64_t kMostAhead = 4;
+constexpr int64_t kLeastTripsAhead = 64;
+constexpr int64_t kNodesAhead = 16;
+constexpr int64_t kElementsAhead = 4096;  // of what is carried
 // Stacked rows stand between two axes of their own.
 constexpr size_t kMostRowRank = 6;
 
@@ -82,6 +91,39 @@ BodySize size_of(const Graph& body) {
     add(size, size_of(body, body.node(id)), 1);
   }
   return size;
+}
+
+// The trips of a group; 1: each by itself. Groups are of a loop that its count alone ends: the body
+// gives its condition on as it is, or says that it holds.
+int64_t trips_together(const Module& module, const Node& node) {
+  const Graph& body = *node.bodies[0];
+  ValueId condition = body.outputs()[0];
+  while (const std::optional<NodeId> producer = body.value(condition).producer) {
+    if (body.node(*producer).op != OpId::identity) return 1;
+    condition = *body.node(*producer).inputs[0];
+  }
+  KnownValues known;
+  const Tensor* value = known.find(module, body, condition);
+  const bool goes_on = condition == body.inputs[1] || (value != nullptr && truth_of(*value));
+  const int64_t together =
+      std::min(kMostTogether, kNodesTogether / std::max<int64_t>(size_of(body).nodes, 1));
+  constexpr int64_t kLeastGroups = 4;
+  const bool pays = together >= 4 && loop_form(node).max_iterations >= kLeastGroups * together;
+  return goes_on && pays ? together : 1;
+}
+
+// Trips of a while that are computed before it is decided whether to go on: those behind its end
+// leave what is carried as it is. 1: none.
+int64_t trips_ahead(const Node& node, int64_t bound) {
+  const Graph& body = *node.bodies[kWhileBody];
+  BodySize size = size_of(body);
+  add(size, size_of(*node.bodies[kWhileCondition]), 1);
+  int64_t carried = 0;
+  for (const ValueId id : body.outputs()) carried += elements_of(body, id);
+  if (size.nodes > kNodesAhead || carried > kElementsAhead || bound < kLeastTripsAhead) return 1;
+  int64_t together = kMostAhead;
+  while (bound % together != 0) --together;
+  return together;
 }
 
 bool has_small_rows(const Graph& body, size_t first) {
@@ -269,32 +311,45 @@ std::optional<BodyValues> BodyInliner::while_region(const Node& node, const Body
   if (!begins) return std::nullopt;
   const std::optional<bool> known = known_truth(begins->front());
   if (known && !*known) return carries;
-  const auto made = repeat(
-      {.kind = RegionKind::While,
-       .trips = bound,
-       .word = word_of(begins->front(), place.path),
-       .carries = carries,
-       .shared = behind},
-      place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
-        StateWrites inner_writes;
-        const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &inner_writes};
-        std::optional<Trip> trip;
-        std::optional<BodyValues> next =
-            body.put(*node.bodies[kWhileBody], joined(now, shared), inside);
-        if (!next) return trip;
-        const std::optional<BodyValues> on =
-            body.put(*node.bodies[kWhileCondition], joined(*next, shared), inside);
-        if (!on) return trip;
-        if (body.known_truth(on->front()).value_or(false)) {
-          fail_endless(node, bound);
-          return trip;
-        }
-        const ValueId word = body.word_of(on->front(), "trip");
-        trip = Trip{.word = word, .carries = std::move(*next)};
-        return trip;
-      });
+  const int64_t together = trips_ahead(node, bound);
+  const auto made =
+      repeat({.kind = RegionKind::While,
+              .trips = bound / together,
+              .word = word_of(begins->front(), place.path),
+              .carries = carries,
+              .shared = behind},
+             place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
+               std::optional<Trip> trip = body.while_trip(node, place.shift, now, shared, {});
+               for (int64_t t = 1; t < together && trip; ++t)
+                 trip = body.while_trip(node, place.shift, trip->carries, shared, trip->word);
+               if (!trip) return trip;
+               if (body.known_truth(*trip->word).value_or(false)) {
+                 fail_endless(node, bound);
+                 return std::optional<Trip>();
+               }
+               trip->word = body.word_of(*trip->word, "trip");
+               return trip;
+             });
   if (!made) return std::nullopt;
   return told_at_bound(made->carries, flag(*made->word, place.path), place);
+}
+
+std::optional<BodyInliner::Trip> BodyInliner::while_trip(const Node& node, uint32_t shift,
+                                                         const BodyValues& now,
+                                                         const BodyValues& shared,
+                                                         std::optional<ValueId> active) {
+  StateWrites writes;
+  if (active) active = flag(*active, "trip");
+  const BodyPlace inside{.path = "trip", .shift = shift, .active = active, .writes = &writes};
+  const std::optional<BodyValues> given =
+      put(*node.bodies[kWhileBody], joined(now, shared), inside);
+  if (!given) return std::nullopt;
+  BodyValues next = now;
+  choose_carries(next, *given, 0, active, "trip");
+  const std::optional<BodyValues> on =
+      put(*node.bodies[kWhileCondition], joined(next, shared), inside);
+  if (!on) return std::nullopt;
+  return Trip{.word = on->front(), .carries = std::move(next)};
 }
 
 std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyPlace& place) {
@@ -309,6 +364,8 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
   Going going;
   const std::string begins = place.path + ".word";
   if (node.inputs[kLoopCondition]) go_on(going, *node.inputs[kLoopCondition], begins);
+  const int64_t together =
+      is_asked && !going.holds && !going.has_ended ? trips_together(module_, node) : 1;
   if (is_asked) going.holds = both(going.holds, emit("gt", {trips, number(0)}, begins), begins);
   BodyValues carries;
   for (size_t i = 0; i < form.carries; ++i) carries.push_back(*node.inputs[kLoopFirstCarry + i]);
@@ -322,7 +379,12 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
       reads_first_input(*node.bodies[0]) || form.rows > 0 || form.has_count || is_asked;
   if (has_index) carries.push_back(number(0));
   Repeated made{.word = {}, .carries = carries};
-  if (!going.has_ended && last > 0) {
+  if (together > 1) {
+    const std::optional<BodyValues> counted = trips_in_groups(
+        node, place, {.trips = *trips, .together = together, .carries = carries, .shared = behind});
+    if (!counted) return std::nullopt;
+    made.carries = *counted;
+  } else if (!going.has_ended && last > 0) {
     Repeat what{.kind = RegionKind::While,
                 .trips = last,
                 .word = word_of(going.holds.value_or(truth(true)), place.path),
@@ -332,33 +394,17 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
     const auto repeated = repeat(
         std::move(what), place,
         [&](BodyInliner& body, const BodyValues& now, const BodyValues& shared) {
-          StateWrites writes;
-          const BodyPlace inside{.path = "trip", .shift = place.shift, .writes = &writes};
-          const ValueId index = has_index ? now.back() : body.number(0);
-          BodyValues own(now.begin(), now.begin() + static_cast<ptrdiff_t>(form.carries));
-          const BodyValues captured(shared.begin(),
-                                    shared.begin() + static_cast<ptrdiff_t>(behind.size()));
-          std::optional<Trip> trip;
-          const std::optional<BodyValues> given = body.put(
-              *node.bodies[0], joined(joined({index, body.truth(true)}, own), captured), inside);
-          if (!given) return trip;
-          const ValueId next =
-              has_index ? body.emit("add", {index, body.number(1)}, "trip") : index;
-          BodyValues result(given->begin() + 1,
-                            given->begin() + 1 + static_cast<ptrdiff_t>(form.carries));
-          for (size_t i = 0; i < form.rows; ++i) {
-            result.push_back(body.with_row(now[form.carries + i], given->at(1 + form.carries + i),
-                                           index, "trip"));
-          }
-          if (has_index) result.push_back(next);
+          std::optional<Trip> trip = body.loop_trip(node, place.shift, now, shared);
+          if (!trip) return trip;
           Going goes;
-          body.go_on(goes, given->front(), "trip");
-          if (is_asked)
-            goes.holds =
-                body.both(goes.holds, body.emit("lt", {next, shared.back()}, "trip"), "trip");
+          body.go_on(goes, *trip->word, "trip");
+          if (is_asked) {
+            const ValueId more = body.emit("lt", {trip->carries.back(), shared.back()}, "trip");
+            goes.holds = body.both(goes.holds, more, "trip");
+          }
           if (goes.has_ended) goes.holds = body.truth(false);
-          trip = Trip{.word = {}, .carries = std::move(result)};
           // A loop that its count alone ends, once it has begun, has no word.
+          trip->word.reset();
           if (goes.holds || going.holds)
             trip->word = body.word_of(goes.holds.value_or(body.truth(true)), "trip");
           return trip;
@@ -367,14 +413,77 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
     made = *repeated;
   }
   const bool is_over = going.has_ended || is_counted;
-  if (!is_over && !made.word) return fail_endless(node, last);
+  if (!is_over && !made.word && together == 1) return fail_endless(node, last);
   BodyValues outputs(made.carries.begin(),
                      made.carries.begin() + static_cast<ptrdiff_t>(form.carries));
   for (size_t i = 0; i < form.rows; ++i)
     outputs.push_back(rows_on_axis(made.carries[form.carries + i], 0, place));
   if (form.has_count) outputs.push_back(made.carries.back());
   if (is_over) return outputs;
-  return told_at_bound(std::move(outputs), flag(*made.word, place.path), place);
+  const ValueId goes_on =
+      together > 1 ? emit("gt", {trips, number(last)}, place.path) : flag(*made.word, place.path);
+  return told_at_bound(std::move(outputs), goes_on, place);
+}
+
+std::optional<BodyInliner::Trip> BodyInliner::loop_trip(const Node& node, uint32_t shift,
+                                                        const BodyValues& now,
+                                                        const BodyValues& shared) {
+  const LoopForm form = loop_form(node);
+  const bool has_index = now.size() > form.carries + form.rows;
+  StateWrites writes;
+  const BodyPlace inside{.path = "trip", .shift = shift, .writes = &writes};
+  const ValueId index = has_index ? now.back() : number(0);
+  const size_t captures = node.bodies[0]->inputs.size() - kRegionFirstInput - form.carries;
+  BodyValues arguments = {index, truth(true)};
+  arguments.insert(arguments.end(), now.begin(),
+                   now.begin() + static_cast<ptrdiff_t>(form.carries));
+  arguments.insert(arguments.end(), shared.begin(),
+                   shared.begin() + static_cast<ptrdiff_t>(captures));
+  const std::optional<BodyValues> given = put(*node.bodies[0], arguments, inside);
+  if (!given) return std::nullopt;
+  Trip trip{
+      .word = given->front(),
+      .carries = {given->begin() + 1, given->begin() + 1 + static_cast<ptrdiff_t>(form.carries)}};
+  for (size_t i = 0; i < form.rows; ++i) {
+    trip.carries.push_back(
+        with_row(now[form.carries + i], given->at(1 + form.carries + i), index, "trip"));
+  }
+  if (has_index) trip.carries.push_back(emit("add", {index, number(1)}, "trip"));
+  return trip;
+}
+
+std::optional<BodyValues> BodyInliner::trips_in_groups(const Node& node, const BodyPlace& place,
+                                                       const CountedTrips& counted) {
+  const int64_t most = loop_form(node).max_iterations;
+  const std::string begins = place.path + ".word";
+  const ValueId count = emit("min", {counted.trips, number(most)}, begins);
+  const BodyValues shared = joined(counted.shared, {count});
+  BodyValues carries = counted.carries;
+  for (const int64_t trips : {counted.together, int64_t{1}}) {
+    // Another group begins where the trips behind this one are enough for it.
+    const auto has_group = [trips](BodyInliner& graph, ValueId index, ValueId all,
+                                   const std::string& path) {
+      const ValueId end = graph.emit("add", {index, graph.number(trips)}, path);
+      return graph.word_of(graph.emit("le", {end, all}, path), path);
+    };
+    const auto made =
+        repeat({.kind = RegionKind::While,
+                .trips = trips > 1 ? most / trips : counted.together - 1,
+                .word = has_group(*this, carries.back(), count, begins),
+                .carries = carries,
+                .shared = shared},
+               place, [&](BodyInliner& body, const BodyValues& now, const BodyValues& captured) {
+                 std::optional<Trip> trip = Trip{.word = {}, .carries = now};
+                 for (int64_t t = 0; t < trips && trip; ++t)
+                   trip = body.loop_trip(node, place.shift, trip->carries, captured);
+                 if (trip)
+                   trip->word = has_group(body, trip->carries.back(), captured.back(), "trip");
+                 return trip;
+               });
+    if (!made) return std::nullopt;
+    carries = made->carries;
+  }
+  return carries;
 }
 
 std::optional<BodyValues> BodyInliner::scan_region(const Node& node, const BodyPlace& place) {

@@ -119,6 +119,19 @@ std::string with_hundred(std::string text) {
   return text;
 }
 
+// s = s + i * x, row = s, as many trips as m says.
+std::string summing_counted(int64_t bound, const std::string& condition) {
+  return graph(input("m", "[]", "i64") + ", " + input("x", "[2]"),
+               control("loop", R"("m", null, "x")", R"("s", "rows", "count")",
+                       body("body", R"("i", "go", "s0")",
+                            node("identity", R"("go")", "on") + ", " +
+                                node("cast", R"("i")", "f", R"({"to": "f32"})") + ", " +
+                                node("fma", R"("f", "x", "s0")", "s1"),
+                            "\"" + condition + R"(", "s1", "s1")"),
+                       R"({"max_iterations": )" + std::to_string(bound) + "}"),
+               R"("s", "rows", "count")");
+}
+
 // A run that is told of indices that lie outside.
 Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
                    const std::vector<std::pair<std::string, Tensor>>& inputs) {
@@ -184,7 +197,7 @@ TEST_CASE("a while ends with its condition, and what it carries then stays") {
 
 // While i < n: i' = i + step, which nothing else waits for; what is v goes through steps that no
 // fusion joins.
-std::string early_condition() {
+std::string early_condition(int64_t bound = 9) {
   return graph(
       input("n", "[]") + ", " + input("step", "[]") + ", " + input("v", "[8]"),
       R"({"op": "mul", "inputs": ["n", "zero"], "outputs": ["i"]}, )" +
@@ -197,7 +210,7 @@ std::string early_condition() {
                                node("cumsum", R"("b")", "d", R"({"axis": 0})") + ", " +
                                node("clamp", R"("d")", "e", R"({"min": -64, "max": 64})"),
                            R"("i3", "e")"),
-                  R"({"max_iterations": 9})"),
+                  R"({"max_iterations": )" + std::to_string(bound) + "}"),
       R"("k", "w")");
 }
 
@@ -208,6 +221,31 @@ TEST_CASE("a trip is whole, however early its condition is known") {
     const auto got =
         run_everywhere(with_constants(early_condition()), {reals({}, {n}), reals({}, {1}), v});
     CHECK(got[0].floats[0] == std::max(std::ceil(n), 0.0));
+  }
+}
+
+TEST_CASE("trips that are computed ahead of a condition show in nothing") {
+  const Tensor v = reals({8}, {1, 0, -2, 3, 0.5, 4, -1, 2});
+  const std::string text = with_constants(early_condition(68));
+  for (const double n : {-3.0, 0.0, 1.0, 2.5, 4.0, 5.0, 67.0, 68.0}) {
+    INFO("n = " << n);
+    const auto got = run_everywhere(text, {reals({}, {n}), reals({}, {1}), v});
+    CHECK(got[0].floats[0] == std::max(std::ceil(n), 0.0));
+  }
+  Diagnostics diagnostics;
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  const auto plan = compile_plan(module_from(text), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  CHECK(plan->entry(0).regions()->Get(0)->most_trips() == 17);
+  for (const auto& device : present_devices().devices) {
+    const auto run = [&](double n) {
+      return run_checked(*device, plan,
+                         {{"n", reals({}, {n})}, {"step", reals({}, {1})}, {"v", v}});
+    };
+    CHECK(run(68).ok());
+    CHECK(run(69).message().find("ctl.max_iterations") != std::string::npos);
   }
 }
 
@@ -337,6 +375,37 @@ TEST_CASE("a loop takes as many trips as its count and its condition say") {
   const auto ended = run_everywhere(text, {whole(DType::i64, {}, {5}), reals({2}, {60, 1})});
   CHECK(ended[2].integers[0] == 2);
   CHECK(ended[0].floats == std::vector<double>{120, 2});
+}
+
+TEST_CASE("trips that a count alone ends are taken in groups, and the rest one by one") {
+  for (const int64_t trips : {-1, 0, 1, 15, 16, 17, 47, 69, 70}) {
+    INFO("trips " << trips);
+    const auto got = run_everywhere(summing_counted(70, "on"),
+                                    {whole(DType::i64, {}, {trips}), reals({2}, {3, 1})});
+    const int64_t taken = std::max<int64_t>(trips, 0);
+    const int64_t sum = taken * (taken - 1) / 2;
+    CHECK(got[0].floats == std::vector<double>{3.0 + 3.0 * static_cast<double>(sum),
+                                               1.0 + static_cast<double>(sum)});
+    CHECK(got[2].integers[0] == taken);
+  }
+  Diagnostics diagnostics;
+  CompileOptions options = test_options(2);
+  options.control = ControlFlow::Regions;
+  const auto plan = compile_plan(module_from(summing_counted(70, "go")), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  REQUIRE(plan->entry(0).regions() != nullptr);
+  REQUIRE(plan->entry(0).regions()->size() == 2);
+  CHECK(plan->entry(0).regions()->Get(0)->most_trips() == 4);
+  CHECK(plan->entry(0).regions()->Get(1)->most_trips() == 15);
+  for (const auto& device : present_devices().devices) {
+    const auto run_loop = [&](int64_t m) {
+      return run_checked(*device, plan,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({2}, {1, 1})}});
+    };
+    CHECK(run_loop(70).ok());
+    CHECK(run_loop(71).message().find("ctl.max_iterations") != std::string::npos);
+  }
 }
 
 TEST_CASE("a loop whose count is known has rows of that many trips") {

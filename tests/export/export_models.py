@@ -608,6 +608,18 @@ class AnyLength(nn.Module):
                 x / seq ** 0.5, x.roll(-1, 1), x[:, : seq // 2])
 
 
+class SpectraOfAnyLength(nn.Module):
+    """Fourier transforms along axes of a dynamic size."""
+
+    def forward(self, x):  # [batch, seq]
+        seq = x.shape[1]
+        half = torch.fft.rfft(x, norm="ortho")
+        z = torch.complex(x, x.flip(1))
+        framed = torch.stft(x, 6, 2, window=torch.hann_window(6, dtype=x.dtype), return_complex=True)
+        return (half.abs(), torch.fft.irfft(half * 2, n=seq), torch.fft.ifft(torch.fft.fft(z) * 1j).real, torch.fft.fft2(z, norm="forward").imag,
+                torch.fft.irfft(half, n=seq - 2), torch.view_as_real(torch.fft.fft(x[:, None] * x[..., None], dim=1)), framed.abs())
+
+
 class SharedSizes(nn.Module):
     """Two inputs of one free batch and length, and what libraries ask of their sizes."""
 

@@ -119,6 +119,8 @@ CASES = {
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
     "any_length": lambda: fixed(models.AnyLength, floats(2, 6, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 2, 40)}},
                                 other=(floats(3, 9, 8),), bind={"batch": (2, 3), "seq": (6, 9)}),
+    "spectra_of_any_length": lambda: fixed(models.SpectraOfAnyLength, floats(2, 9), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 6, 40)}},
+                                           other=(floats(3, 14),), bind={"batch": (2, 3), "seq": (9, 14)}),
     "shared_sizes": lambda: fixed(models.SharedSizes, floats(2, 7, 8), floats(2, 7, 8),
                                   dynamic={name: {0: ("batch", 1, 8), 1: ("seq", 6, 40)} for name in "xy"},
                                   other=(floats(3, 10, 8), floats(3, 10, 8)), bind={"batch": (2, 3), "seq": (7, 10)}),

@@ -144,7 +144,8 @@ void Generator::signal() {
   const auto pairs = find([](const Entry& e) {
     return e.known.plain.is_float() && e.shape().size() >= 2 && e.shape().back() == 2;
   });
-  Json attributes = {{"n", 1 + below(70)}, {"norm", "ortho"}, {"layout", "interleaved"}};
+  Json attributes = {{"norm", "ortho"}, {"layout", "interleaved"}};
+  if (chance(60)) attributes["n"] = 1 + below(70);
   if (pairs && chance(60)) {
     attributes["axis"] = below(static_cast<int64_t>(entries_[*pairs].shape().size()) - 1);
     if (chance(50)) {
@@ -205,9 +206,11 @@ void Generator::complex_numbers() {
           {{"trans_b", transposed}});
       break;
     }
-    default:
-      add(chance(70) ? "fft" : "irfft", {z},
-          {{"n", 1 + below(70)}, {"axis", axis_of(entries_[z])}, {"norm", "ortho"}});
+    default: {
+      Json attributes = {{"axis", axis_of(entries_[z])}, {"norm", "ortho"}};
+      if (chance(60)) attributes["n"] = 1 + below(70);
+      add(chance(70) ? "fft" : "irfft", {z}, attributes);
+    }
   }
 }
 

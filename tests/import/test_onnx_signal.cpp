@@ -87,6 +87,11 @@ TEST_CASE("a DFT of open sizes is one, and no numbers or pairs are refused by na
   const OnnxOptions open = {.keep_symbols = true};
   CHECK(ops_of(read_good(transform_model("DFT", {"batch", "64", "2"}, {}), open)) == "fft");
   CHECK(ops_of(read_good(transform_model("DFT", {"3", "length", "2"}, {32}), open)) == "fft");
+  CHECK(ops_of(read_good(transform_model("DFT", {"3", "length", "1"}, {}), open)) ==
+        "reshape rfft");
+  const SourceGraph half = read_good(
+      transform_model("DFT", {"3", "length", "2"}, {}, {{"inverse", 1}, {"onesided", 1}}), open);
+  CHECK(ops_of(half) == "irfft reshape");
   CHECK(read_bad(transform_model("DFT", {"3", "4", "3"}, {})).text().find("last axis of 1 or 2") !=
         std::string::npos);
   CHECK(read_bad(transform_model("DFT", {"3", "4", "2"}, {0})).text().find("0 points") !=
@@ -103,6 +108,9 @@ TEST_CASE("an STFT reads its frames from the signal") {
       transform_model("STFT", {"2", "100", "2"}, {8, std::nullopt, 32}, {{"onesided", 0}}));
   CHECK(has_attribute(transform_in(pairs, "stft"), "onesided", false));
   CHECK(transform_in(pairs, "complex").inputs.size() == 2);
+  const SourceGraph open = read_good(
+      transform_model("STFT", {"2", "length", "1"}, {8, std::nullopt, 32}), {.keep_symbols = true});
+  CHECK(ops_of(open) == "reshape stft");
   CHECK(read_bad(transform_model("STFT", {"2", "20", "1"}, {8, std::nullopt, 32}))
             .text()
             .find("20 points") != std::string::npos);

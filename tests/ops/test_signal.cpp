@@ -25,12 +25,21 @@ TEST_CASE("an_empty_axis_is_refused_by_name") {
   CHECK(refused(signal_node("fftn", DType::c64, {3, 0}), "bad-shape", "nothing to transform"));
 }
 
-TEST_CASE("a_length_that_a_run_gives_is_refused_with_advice") {
-  CHECK(refused(signal_node("fft", DType::c64, {3, free_size(1, 9)}), "free-size", "length"));
-  CHECK(refused(signal_node("fftn", DType::c64, {free_size(1, 9), 4}), "free-size",
-                "wanted a number"));
+TEST_CASE("a_length_may_be_one_that_a_run_gives_from_1_on") {
+  const Dim length = free_size(1, 9);
+  CHECK(infer(signal_node("fft", DType::c64, {3, length})).outputs[0].shape == Shape{3, length});
+  CHECK(infer(signal_node("fftn", DType::c64, {length, 4})).good);
   CHECK(infer(signal_node("fft", DType::c64, {free_size(0, 9), 4})).good);
-  CHECK(infer(signal_node("rfft", DType::f32, {2, free_size(1, 9)}, {{"n", int64_t{8}}})).good);
+  CHECK(infer(signal_node("rfft", DType::f32, {2, length})).outputs[0].shape ==
+        Shape{2, length / 2 + 1});
+  CHECK(infer(signal_node("rfft", DType::f32, {2, length}, {{"n", int64_t{8}}})).good);
+  CHECK(infer(signal_node("irfft", DType::c64, {2, 5}, {{"n", Ints{length}}})).outputs[0].shape ==
+        Shape{2, length});
+  CHECK(infer(signal_node("irfft", DType::c64, {free_size(2, 9)})).good);
+  CHECK(refused(signal_node("irfft", DType::c64, {length}), "bad-shape", "nothing to transform"));
+  CHECK(
+      refused(signal_node("fft", DType::c64, {free_size(0, 9)}), "bad-shape", "wanted 1 or more"));
+  CHECK(refused(signal_node("fft", DType::c64, {free_size(1, 9000000)}), "limit", "points"));
 }
 
 TEST_CASE("T125_bins_are_half_of_the_exact_length_and_one") {
@@ -79,6 +88,9 @@ TEST_CASE("T124_every_length_has_a_plan_up_to_the_limit") {
     CHECK(std::max(plan->columns, plan->points / plan->columns) <= 4096);
   }
   CHECK_FALSE(plan_transform(16777217, DType::f32).has_value());
+  CHECK(plan_transform(free_size(1, 1024), DType::f32)->points == 2048);
+  CHECK(plan_transform(free_size(1, 8388608), DType::f32)->chirps);
+  CHECK_FALSE(plan_transform(free_size(1, 8388609), DType::f32).has_value());
   CHECK(
       refused(signal_node("rfft", DType::f32, {4}, {{"n", int64_t{1} << 30}}), "limit", "points"));
 }

@@ -161,6 +161,26 @@ def loops(name="loops", dtype="f16", rows=128, wide=1024, trips=5):
     return g
 
 
+def small_loops(name="small-loops", dtype="f32", wide=64, trips=100):
+    """Loops of small steps, whose trips are decided of in groups: one that its count ends, and one that computes trips ahead."""
+    g, body, on, step = (Graph(part, dtype) for part in (name, "body", "cond", "step"))
+    x = g.input("x", [1, wide])
+    count = g.node("mul", [g.input("count", [], "i64"), g.node("fill", [], "nine", shape=[], value=9, dtype="i64")], "counted")
+    sums = body.node("cumsum", [body.linear("carried", "counting", wide, wide)], "sums", axis=1)
+    body.node("softmax", [sums], "next", axis=-1)
+    y, = g.control("loop", [count, None, x], ["y"], {"body": (["trip", "going", "carried"], body, ["going", "next"])}, max_iterations=trips)
+    limit = g.node("affine", [g.node("abs", [g.input("limit", [])], "positive")], "limited", mul=60.0)
+    begin = g.node("fill", [], "begin", shape=[], value=0, dtype=dtype)
+    on.node("lt", ["at", limit], "on")
+    step.node("affine", ["now"], "later", add=1.0)
+    step.node("cumsum", [step.node("tanh", [step.linear("held", "running", wide, wide)], "bent")], "more", axis=1)
+    _, z = g.control("while", [begin, y], ["reached", "z"],
+                     {"cond": (["at", "seen"], on, ["on"]), "body": (["now", "held"], step, ["later", "more"])}, max_iterations=10 * trips)
+    for value in (y, "reached", z):
+        g.output(value)
+    return g
+
+
 def copies(name="copy", mebibytes=64, rounds=4):
     """What runs beside the others: grids bound by memory, each over `mebibytes` twice, and a small output."""
     g = Graph(name, "f32")
@@ -175,11 +195,12 @@ def copies(name="copy", mebibytes=64, rounds=4):
 def all_networks():
     return [cross_attention(), unet_block(), encoder(), encoder("encoder-f32", "f32", batch=1, tokens=113), residual_network(),
             residual_network("resnet-b3", "bf16", batch=3, size=65), decoder("decode"), decoder("decode-f16", "f16", past=17, rows=40),
-            decoder("prefill", tokens=191, past=0), unet_block("block-small", batch=1, size=17, wide=160, heads=4), loops(), copies()]
+            decoder("prefill", tokens=191, past=0), unet_block("block-small", batch=1, size=17, wide=160, heads=4), loops(), small_loops(),
+            copies()]
 
 
 def small_networks():
     """The same forms in sizes for a CPU."""
     return [cross_attention("cross", batch=1, pixels=33, wide=64, heads=2), unet_block("block", batch=1, size=7, wide=64, heads=2),
             decoder("decode", "f32", wide=64, heads=4, kv_heads=2, head=16, ffn=86, rows=33, past=20, layers=1),
-            loops(dtype="f32", rows=5, wide=64), copies("copy", mebibytes=1, rounds=2)]
+            loops(dtype="f32", rows=5, wide=64), small_loops(), copies("copy", mebibytes=1, rounds=2)]

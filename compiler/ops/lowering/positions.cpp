@@ -20,6 +20,7 @@ constexpr PositionalOp kPositional[] = {
     {"ramp", Positions::Last},
     {"eye", Positions::LastTwo},
     {"trilu", Positions::LastTwo},
+    {"chirp", Positions::LastTwo},
     {"one_hot_at", Positions::AxisAttribute},  // -1 where absent
     {"random_bits", Positions::Last, true},
     {"random_uniform", Positions::Last, true},

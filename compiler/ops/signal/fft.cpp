@@ -21,24 +21,18 @@ SignalForm form_of(const NodeContext& ctx, const TensorType& x) {
 }
 
 // A size as the number of a transform's points.
-std::optional<int64_t> fixed_points(NodeContext& ctx, const Dim& size, const std::string& what) {
-  if (size.is_free()) {
-    ctx.fail(DiagCode::FreeSize,
-             what + " is " + to_string(size) + ", a size of the run, wanted a number",
-             "tables and passes follow from a transform's length: fix the size, as in --dim "
-             "size=VALUE, or make an entry for each length");
-    return std::nullopt;
-  }
-  if (size.bound() >= 1) return size.bound();
+std::optional<Dim> points_from(NodeContext& ctx, const Dim& size, const std::string& what) {
+  if (size.range().least >= 1) return size;
   ctx.fail(DiagCode::BadShape,
-           what + " is " + to_string(size) + "; there is nothing to transform, wanted 1 or more");
+           what + " is " + to_string(size) + "; there is nothing to transform, wanted 1 or more",
+           size.is_free() ? "give the size a minimum, as in --dim size=MIN:MAX" : "");
   return std::nullopt;
 }
 
 // n, or what the axis says.
-std::optional<int64_t> points_of(NodeContext& ctx, const Dim& from_axis, int64_t axis) {
-  if (ctx.attrs().has("n")) return ctx.attrs().integer("n");
-  return fixed_points(ctx, from_axis, "without n, the length from axis " + std::to_string(axis));
+std::optional<Dim> points_of(NodeContext& ctx, const Dim& from_axis, int64_t axis) {
+  if (ctx.attrs().has("n")) return ctx.attrs().integers("n").at(0);
+  return points_from(ctx, from_axis, "without n, the length from axis " + std::to_string(axis));
 }
 
 std::optional<Transform> fft_of(NodeContext& ctx, const TensorType& x) {
@@ -54,7 +48,7 @@ std::optional<Transform> fft_of(NodeContext& ctx, const TensorType& x) {
   return Transform{.points = *points,
                    .axis = at,
                    .inverse = inverse,
-                   .scale = transform_scale(ctx.attrs().text("norm"), *points, inverse),
+                   .divisor = divisor_of(ctx.attrs().text("norm"), inverse),
                    .from = form,
                    .to = form,
                    .bins = *points};
@@ -68,7 +62,7 @@ std::optional<Transform> rfft_of(NodeContext& ctx, const TensorType& x) {
   if (!points) return std::nullopt;
   return Transform{.points = *points,
                    .axis = static_cast<size_t>(*axis),
-                   .scale = transform_scale(ctx.attrs().text("norm"), *points, false),
+                   .divisor = divisor_of(ctx.attrs().text("norm"), false),
                    .from = SignalForm::Real,
                    .to = signal_form(ctx.attrs().text("layout")),
                    .bins = ctx.attrs().flag("onesided") ? *points / 2 + 1 : *points};
@@ -85,7 +79,7 @@ std::optional<Transform> irfft_of(NodeContext& ctx, const TensorType& x) {
   return Transform{.points = *points,
                    .axis = static_cast<size_t>(*axis),
                    .inverse = true,
-                   .scale = transform_scale(ctx.attrs().text("norm"), *points, true),
+                   .divisor = divisor_of(ctx.attrs().text("norm"), true),
                    .from = form,
                    .to = SignalForm::Real,
                    .half = true,
@@ -101,11 +95,11 @@ std::optional<Transform> stft_of(NodeContext& ctx, const TensorType& x) {
     ctx.fail(DiagCode::BadRank, "x is " + to_string(x) + ", wanted an axis of points");
     return std::nullopt;
   }
-  const int64_t frame = ctx.attrs().integer("frame_len");
-  const int64_t points = ctx.attrs().has("n_fft") ? ctx.attrs().integer("n_fft") : frame;
-  if (frame > points) {
-    ctx.fail(DiagCode::BadAttribute, "frame_len is " + std::to_string(frame) +
-                                         ", wanted at most n_fft, " + std::to_string(points));
+  const Dim frame = ctx.attrs().integers("frame_len").at(0);
+  const Dim points = ctx.attrs().has("n_fft") ? ctx.attrs().integers("n_fft").at(0) : frame;
+  if ((points - frame).range().least < 0) {
+    ctx.fail(DiagCode::BadAttribute,
+             "frame_len is " + to_string(frame) + ", wanted at most n_fft, " + to_string(points));
     return std::nullopt;
   }
   const bool onesided = ctx.attrs().flag("onesided");
@@ -116,7 +110,7 @@ std::optional<Transform> stft_of(NodeContext& ctx, const TensorType& x) {
   }
   return Transform{.points = points,
                    .axis = x.shape.size() - 1,
-                   .scale = transform_scale(ctx.attrs().text("norm"), points, false),
+                   .divisor = divisor_of(ctx.attrs().text("norm"), false),
                    .from = form,
                    .to = signal_form(ctx.attrs().text("layout")),
                    .bins = onesided ? points / 2 + 1 : points,
@@ -173,12 +167,12 @@ std::optional<std::vector<Transform>> fftn_of(NodeContext& ctx, const TensorType
   std::vector<Transform> transforms;
   for (const int64_t axis : *axes) {
     const auto at = static_cast<size_t>(axis);
-    const auto points = fixed_points(ctx, (*shape)[at], "axis " + std::to_string(axis));
+    const auto points = points_from(ctx, (*shape)[at], "axis " + std::to_string(axis));
     if (!points) return std::nullopt;
     transforms.push_back({.points = *points,
                           .axis = at,
                           .inverse = inverse,
-                          .scale = transform_scale(norm, *points, inverse),
+                          .divisor = divisor_of(norm, inverse),
                           .from = form,
                           .to = form,
                           .bins = *points});
@@ -244,11 +238,11 @@ bool evaluate_fftn(EvaluateContext& ctx) {
 // ---- stft ----
 
 // Points that center adds on either side.
-int64_t centering(const NodeContext& ctx, const Transform& transform) {
+Dim centering(const NodeContext& ctx, const Transform& transform) {
   return ctx.attrs().flag("center") ? transform.points / 2 : 0;
 }
 
-TensorType padded_type(TensorType x, int64_t each_side) {
+TensorType padded_type(TensorType x, const Dim& each_side) {
   x.shape.back() += 2 * each_side;
   return x;
 }
@@ -256,12 +250,12 @@ TensorType padded_type(TensorType x, int64_t each_side) {
 bool infer_stft(InferContext& ctx) {
   const auto transform = stft_of(ctx, ctx.input(0));
   if (!transform) return false;
-  const int64_t added = centering(ctx, *transform);
+  const Dim added = centering(ctx, *transform);
   const bool reflects = ctx.attrs().text("pad_mode") == "reflect";
-  if (added > 0 && reflects && ctx.shape(0).back().range().least <= added) {
+  if (added > 0 && reflects && (ctx.shape(0).back() - added).range().least <= 0) {
     return ctx.fail(DiagCode::BadShape, "the signal has " + to_string(ctx.shape(0).back()) +
                                             " points, wanted more than n_fft / 2, " +
-                                            std::to_string(added) + ", to reflect");
+                                            to_string(added) + ", to reflect");
   }
   if (ctx.has_input(1)) {
     const TensorType window = {ctx.dtype(0) == DType::c64 ? DType::f32 : ctx.dtype(0),
@@ -305,7 +299,7 @@ bool decompose_stft(RewriteContext& ctx) {
   ValueId x = ctx.input(0);
   const auto transform = stft_of(ctx, ctx.type(x));
   if (!transform) return false;
-  const int64_t added = centering(ctx, *transform);
+  const Dim added = centering(ctx, *transform);
   if (added > 0) {
     x = ctx.emit(
         "pad", {x},
@@ -408,21 +402,18 @@ bool fft_gradient(GradientContext& ctx) {
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
   const Dim points =
       is_planar ? shape[static_cast<size_t>(axis)] / 2 : shape[static_cast<size_t>(axis)];
-  if (points.is_free() || (ctx.attrs().has("n") && Dim(ctx.attrs().integer("n")) != points)) {
+  if (ctx.attrs().has("n") && ctx.attrs().integers("n").at(0) != points) {
     return ctx.fail(DiagCode::UnknownOp,
                     "a transform of another length than its axis has no gradient",
                     "narrow or pad before it");
   }
-  const bool inverse = ctx.attrs().flag("inverse");
   const std::string norm = ctx.attrs().text("norm");
-  const auto count = static_cast<double>(points.bound());
-  const double scale = norm == "ortho"                              ? 1 / std::sqrt(count)
-                       : norm == (inverse ? "backward" : "forward") ? 1 / count
-                                                                    : 1;
-  const ValueId turned =
-      ctx.emit("fft", {ctx.gradient()},
-               {{"axis", ctx.attrs().integer("axis")}, {"inverse", !inverse}, {"layout", layout}});
-  ctx.give(0, ctx.affine(turned, scale));
+  const std::string turned = norm == "backward" ? "forward" : norm == "forward" ? "backward" : norm;
+  ctx.give(0, ctx.emit("fft", {ctx.gradient()},
+                       {{"axis", ctx.attrs().integer("axis")},
+                        {"inverse", !ctx.attrs().flag("inverse")},
+                        {"norm", turned},
+                        {"layout", layout}}));
   return true;
 }
 

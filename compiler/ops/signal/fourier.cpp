@@ -24,23 +24,23 @@ constexpr size_t kResponse = 4;
 constexpr uint32_t kFourierOptional[] = {kWindow, kChirp, kResponse};
 
 Transform transform_of(const AttributeReader& attrs) {
-  return {.points = attrs.integer("points"),
+  return {.points = attrs.integers("points").at(0),
           .axis = static_cast<size_t>(attrs.integer("axis")),
           .inverse = attrs.flag("inverse"),
-          .scale = attrs.real("scale"),
+          .divisor = divisor(attrs.text("divisor")),
           .from = signal_form(attrs.text("from")),
           .to = signal_form(attrs.text("to")),
           .half = attrs.flag("half"),
-          .bins = attrs.integer("bins"),
+          .bins = attrs.integers("bins").at(0),
           .hop = attrs.integer("hop"),
-          .frame = attrs.integer("frame")};
+          .frame = attrs.integers("frame").at(0)};
 }
 
 DType arithmetic_of(DType x) {
   return x == DType::f64 ? DType::f64 : DType::f32;
 }
 
-bool check_table(InferContext& ctx, size_t input, bool wanted, int64_t entries) {
+bool check_table(InferContext& ctx, size_t input, bool wanted, const Dim& entries) {
   const TensorType type = {arithmetic_of(ctx.dtype(0)), {entries, 2}};
   if (ctx.has_input(input) == wanted && (!wanted || ctx.input(input) == type)) return true;
   return ctx.fail(DiagCode::BadShape,
@@ -60,17 +60,18 @@ bool infer_fourier(InferContext& ctx) {
       !check_table(ctx, kChirp, plan.chirps, transform.points) ||
       !check_table(ctx, kResponse, plan.chirps, plan.points))
     return false;
+  // Bins of a length that the run gives are all or, with half of them, as many as its ranges show.
   if (transform.bins > transform.points || transform.frame > transform.points) {
-    return ctx.fail(DiagCode::BadAttribute,
-                    std::to_string(transform.bins) + " bins and a frame of " +
-                        std::to_string(transform.frame) + ", wanted at most the " +
-                        std::to_string(transform.points) + " points");
+    return ctx.fail(DiagCode::BadAttribute, to_string(transform.bins) + " bins and a frame of " +
+                                                to_string(transform.frame) +
+                                                ", wanted at most the " +
+                                                to_string(transform.points) + " points");
   }
   if (ctx.has_input(kWindow) &&
       (!is_float(ctx.dtype(kWindow)) || ctx.shape(kWindow) != Shape{transform.frame})) {
     return ctx.fail(DiagCode::BadShape, "the window is " + to_string(ctx.input(kWindow)) +
                                             ", wanted a float for each of the " +
-                                            std::to_string(transform.frame) + " of a frame");
+                                            to_string(transform.frame) + " of a frame");
   }
   ctx.set_output(0, *y);
   return true;
@@ -106,7 +107,7 @@ struct Leg {
   int64_t points = 1;
   int64_t inner_rows = 1;
   int64_t roots_at = 0;  // of its passes
-  int64_t size = 1;      // elements that are transformed, over all rows of RLX_INNER
+  Dim size = 1;          // elements that are transformed, over all rows of RLX_INNER
   bool half = false;     // those of x are half a spectrum
   int64_t fold = 0;      // RLX_FOLD
   bool window = false;
@@ -117,7 +118,8 @@ struct Leg {
   bool turn_far = false;                             // RLX_AFTER 2
   std::optional<size_t> table_after = std::nullopt;  // an input of the node
   bool conjugate_y = false;
-  double scale = 1;
+  Divisor divisor = Divisor::One;
+  Dim divided = 1;  // the length that the divisor is of
 };
 
 // The transformed axis apart.
@@ -366,6 +368,15 @@ std::string radices_text(const std::vector<TransformPass>& passes) {
   return text;
 }
 
+// What y is multiplied by.
+std::string scale_text(const Leg& leg, DType arithmetic) {
+  if (leg.divisor == Divisor::One || !leg.divided.is_free())
+    return literal(arithmetic, transform_scale(leg.divisor, leg.divided.bound()));
+  const std::string points = "RLX_REAL(" + integer_text(leg.divided) + ")";
+  return "(RLX_REAL(1) / " + (leg.divisor == Divisor::Root ? "rlx_sqrt(" + points + ")" : points) +
+         ")";
+}
+
 void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, const Shape& kept,
                   const Side& x, const Side& y) {
   const DType arithmetic = arithmetic_of(ctx.input_type(0).dtype);
@@ -380,6 +391,8 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
   const bool changes = passes.size() > 1 || leg.fold == 1;
   const bool x_pairs = has_pairs(ctx, x, leg.fold == 1 && x.count.range().least >= 2 * leg.points);
   const bool y_pairs = has_pairs(ctx, y, leg.fold == 2 && y.count.range().least >= 2 * leg.points);
+  const bool clamps = (leg.size.is_free() || y.count.is_free()) && !leg.half &&
+                      x.count.range().least >= 1 && y.count.range().least >= 1;
   const RootsTable table = roots_table(plan);
   const auto numbers = [](const Side& side) {
     return side.ref.byte_range().length_bytes.range().most / element_bytes(side.real());
@@ -387,7 +400,7 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
   const int64_t farthest = std::max({numbers(x), numbers(y), rows.range().most + group.rows});
   const DType window = leg.window ? ctx.input_type(kWindow).dtype : arithmetic;
   std::string text = define_line("RLX_INDEX", index_type(IndexUse::Padded, farthest)) +
-                     define_line("RLX_SCALE", literal(arithmetic, leg.scale)) +
+                     define_line("RLX_SCALE", scale_text(leg, arithmetic)) +
                      define_line("RLX_PASSES", passes_text(leg, passes, group.split)) +
                      define_line("RLX_RADICES", radices_text(passes)) + roots_text(arithmetic) +
                      index_macro("RLX_X_ROW", loops, 0) + index_macro("RLX_Y_ROW", loops, 1);
@@ -412,7 +425,10 @@ void dispatch_leg(LowerContext& ctx, const TransformPlan& plan, const Leg& leg, 
       .define("RLX_W", std::string(name_of(window)))
       .define("RLX_R", std::string(name_of(arithmetic)))
       .define("RLX_WIDE", arithmetic == DType::f64 ? 1 : 0)
-      .define("RLX_SIZE", leg.size)
+      .define("RLX_SIZE", integer_text(leg.size))
+      .define("RLX_SIZE_MOST", leg.size.range().most)
+      .define("RLX_CLAMPS", clamps ? 1 : 0)
+      .define("RLX_Y_MOST", y.count.range().most)
       .define("RLX_X_FORM", leg.half                     ? 2
                             : x.form == SignalForm::Real ? 0
                                                          : 1)
@@ -487,7 +503,7 @@ void emit_legs(LowerContext& ctx, const TransformPlan& plan, Leg leg, const Shap
   down.table_after = std::nullopt;
   down.turn_far = true;
   down.conjugate_y = false;
-  down.scale = 1;
+  down.divisor = Divisor::One;
   dispatch_leg(ctx, plan, down, kept, from, to);
 
   from = between;
@@ -519,11 +535,12 @@ bool lower_fourier(LowerContext& ctx) {
   const Leg begin{.size = transform.points,
                   .half = transform.half,
                   .window = ctx.has_input(kWindow),
-                  .conjugate_x = transform.inverse};
+                  .conjugate_x = transform.inverse,
+                  .divided = transform.points};
   if (!plan.chirps) {
     Leg whole = begin;
     whole.conjugate_y = transform.inverse;
-    whole.scale = transform.scale;
+    whole.divisor = transform.divisor;
     if (plan.folds) whole.fold = transform.half ? 2 : 1;
     emit_legs(ctx, plan, whole, x.kept, x.side, y.side);
     return true;
@@ -537,7 +554,7 @@ bool lower_fourier(LowerContext& ctx) {
     both.conjugate_v = true;
     both.table_after = kChirp;
     both.conjugate_y = transform.inverse;
-    both.scale = transform.scale;
+    both.divisor = transform.divisor;
     emit_legs(ctx, plan, both, x.kept, x.side, y.side);
     return true;
   }
@@ -552,7 +569,8 @@ bool lower_fourier(LowerContext& ctx) {
              .conjugate_v = true,
              .table_after = kChirp,
              .conjugate_y = transform.inverse,
-             .scale = transform.scale},
+             .divisor = transform.divisor,
+             .divided = transform.points},
             x.kept, spectrum, y.side);
   return true;
 }
@@ -568,7 +586,7 @@ constexpr AttrSpec kFourierAttrs[] = {
      .maximum = kLargestInt},
     {.name = "axis", .type = AttrType::Int, .required = true, .minimum = 0},
     {.name = "inverse", .type = AttrType::Bool, .default_text = "false"},
-    {.name = "scale", .type = AttrType::Float, .default_text = "1"},
+    {.name = "divisor", .type = AttrType::String, .default_text = "\"one\"", .choices = kDivisors},
     form_attribute("from"),
     form_attribute("to"),
     {.name = "half", .type = AttrType::Bool, .default_text = "false"},
@@ -589,7 +607,7 @@ constexpr OpDef kFourierOps[] = {
     {.name = "fourier",
      .signature =
          "fourier(x, [window], twiddles, [chirp], [response]; points, axis, inverse=false, "
-         "scale=1, from, to, half=false, bins, hop=0, frame=0) -> y",
+         "divisor=\"one\", from, to, half=false, bins, hop=0, frame=0) -> y",
      .inputs = {5, 5},
      .outputs = {1, 1},
      .attrs = kFourierAttrs,

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/ir/count_attribute.h"
+#include "compiler/ops/lowering/size_values.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/complex_bits.h"
 
@@ -16,27 +18,29 @@ constexpr double kLoudnessRange = 8;  // below the loudest, in tens of decibels
 
 // Where the parts of the first `bins` bins stand along the last axis.
 struct Bins {
-  int64_t count = 1;
-  int64_t imaginary = 0;  // place of the first imaginary part; of c64 none
+  Dim count = 1;
+  Dim imaginary = 0;  // place of the first imaginary part; of c64 none
 };
 
 double energy_of(const Tensor& spec, const Bins& bins, size_t row, size_t bin) {
   const auto length = static_cast<size_t>(spec.type.shape.back().bound());
   const size_t at = row * length + bin;
   if (spec.type.dtype == DType::c64) return std::norm(complex_from_bits(spec.integers[at]));
-  const double im = spec.floats[at + static_cast<size_t>(bins.imaginary)];
+  const double im = spec.floats[at + static_cast<size_t>(bins.imaginary.bound())];
   return spec.floats[at] * spec.floats[at] + im * im;
 }
 
 // re^2 + im^2 of the bins: f32, or f64 of f64.
 ValueId emit_energy(RewriteContext& ctx, ValueId spec, const Bins& bins) {
-  const auto part = [&](ValueId from, int64_t start) {
+  const auto part = [&](ValueId from, const Dim& start) {
     return ctx.emit("narrow", {from},
-                    {{"axis", int64_t{-1}}, {"start", start}, {"len", bins.count}});
+                    {{"axis", int64_t{-1}},
+                     {"start", count_attribute(start)},
+                     {"len", count_attribute(bins.count)}});
   };
   const DType dtype = ctx.type(spec).dtype;
   if (dtype == DType::c64) return ctx.emit("complex_norm_sq", {part(spec, 0)});
-  const auto squared = [&](int64_t start) {
+  const auto squared = [&](const Dim& start) {
     ValueId x = part(spec, start);
     if (dtype != DType::f64 && dtype != DType::f32)
       x = ctx.emit("cast", {x}, {{"to", std::string("f32")}});
@@ -65,21 +69,20 @@ bool fail_bins(NodeContext& ctx, const TensorType& spec, const TensorType& filte
 }
 
 std::optional<Bins> mel_bins(NodeContext& ctx, const TensorType& spec, const TensorType& filters) {
-  if (spec.shape.empty() || filters.shape.size() != 2 || spec.shape.back().is_free() ||
-      filters.shape[1].is_free()) {
+  if (spec.shape.empty() || filters.shape.size() != 2) {
     fail_bins(ctx, spec, filters);
     return std::nullopt;
   }
-  const int64_t bins = filters.shape[1].bound();
-  const int64_t length = spec.shape.back().bound();
+  const Dim bins = filters.shape[1];
+  const Dim length = spec.shape.back();
   const bool is_complex = spec.dtype == DType::c64;
-  const int64_t points = is_complex ? length : length / 2;
-  const bool fits = points == bins || (points >= 1 && points / 2 + 1 == bins);
-  if (!fits || bins < 1 || (!is_complex && length % 2 != 0)) {
+  const Dim points = is_complex ? length : length / 2;
+  const bool fits = points == bins || (points.range().least >= 1 && points / 2 + 1 == bins);
+  if (!fits || bins.range().least < 1 || (!is_complex && !length.divides_by(2))) {
     fail_bins(ctx, spec, filters);
     return std::nullopt;
   }
-  return Bins{.count = bins, .imaginary = is_complex ? 0 : points};
+  return Bins{.count = bins, .imaginary = is_complex ? Dim(0) : points};
 }
 
 bool infer_log_mel(InferContext& ctx) {
@@ -115,7 +118,7 @@ bool evaluate_log_mel(EvaluateContext& ctx) {
   const auto bins = mel_bins(ctx, spec.type, filters.type);
   if (!bins) return false;
   const auto mels = static_cast<size_t>(filters.type.shape[0].bound());
-  const auto count = static_cast<size_t>(bins->count);
+  const auto count = static_cast<size_t>(bins->count.bound());
   const size_t rows = mels == 0 ? 0 : y.floats.size() / mels;
   for (size_t row = 0; row < rows; ++row) {
     for (size_t mel = 0; mel < mels; ++mel) {
@@ -173,23 +176,20 @@ bool decompose_log_mel(RewriteContext& ctx) {
 // ---- welch_peaks ----
 
 struct Welch {
-  int64_t points = 1;  // n_fft
+  Dim points = 1;  // n_fft
   int64_t segments = 1;
   int64_t peaks = 1;  // k
 
-  [[nodiscard]] int64_t bins() const { return points / 2 + 1; }
-  // Bins that stand for their mirror images too.
-  [[nodiscard]] double weight(int64_t bin) const { return bin == 0 || 2 * bin == points ? 1 : 2; }
+  [[nodiscard]] Dim bins() const { return points / 2 + 1; }
 };
 
 std::optional<Welch> welch_of(NodeContext& ctx, const TensorType& spec) {
-  if (spec.shape.size() != 2 || spec.shape[1].is_free() || spec.shape[1].bound() < 2 ||
-      spec.shape[1].bound() % 2 != 0) {
+  if (spec.shape.size() != 2 || spec.shape[1].range().least < 2 || !spec.shape[1].divides_by(2)) {
     ctx.fail(DiagCode::BadShape, "the spectrum is " + to_string(spec) +
-                                     ", wanted [batch * n_segments, 2 * n_fft], n_fft a number");
+                                     ", wanted [batch * n_segments, 2 * n_fft], n_fft at least 1");
     return std::nullopt;
   }
-  const Welch welch{.points = spec.shape[1].bound() / 2,
+  const Welch welch{.points = spec.shape[1] / 2,
                     .segments = ctx.attrs().integer("n_segments"),
                     .peaks = ctx.attrs().integer("k")};
   if (spec.shape[0].divides_by(welch.segments)) return welch;
@@ -217,12 +217,18 @@ bool infer_welch_peaks(InferContext& ctx) {
   return true;
 }
 
+// Most bins stand for their mirror images too.
+double weight_of(size_t bin, size_t points) {
+  return bin == 0 || 2 * bin == points ? 1 : 2;
+}
+
 bool evaluate_welch_peaks(EvaluateContext& ctx) {
   const Tensor& spec = ctx.input(0);
   const auto welch = welch_of(ctx, spec.type);
   if (!welch) return false;
   const Bins parts{.count = welch->bins(), .imaginary = welch->points};
-  const auto bins = static_cast<size_t>(welch->bins());
+  const auto bins = static_cast<size_t>(welch->bins().bound());
+  const auto points = static_cast<size_t>(welch->points.bound());
   const auto peaks = static_cast<size_t>(welch->peaks);
   const auto segments = static_cast<size_t>(welch->segments);
   const bool packed = ctx.attrs().flag("packed");
@@ -232,7 +238,7 @@ bool evaluate_welch_peaks(EvaluateContext& ctx) {
     for (size_t bin = 0; bin < bins; ++bin) {
       for (size_t segment = 0; segment < segments; ++segment)
         powers[bin] += energy_of(spec, parts, item * segments + segment, bin);
-      powers[bin] *= welch->weight(static_cast<int64_t>(bin)) / static_cast<double>(segments);
+      powers[bin] *= weight_of(bin, points) / static_cast<double>(segments);
     }
     std::vector<size_t> order(bins);
     std::iota(order.begin(), order.end(), size_t{0});
@@ -255,11 +261,28 @@ bool evaluate_welch_peaks(EvaluateContext& ctx) {
   return true;
 }
 
+// Of each bin, where the run gives their number computed by it.
+ValueId emit_weights(RewriteContext& ctx, const Welch& welch, DType dtype) {
+  if (!welch.points.is_free()) {
+    Tensor weights = Tensor::zeros({dtype, {welch.bins()}});
+    for (size_t bin = 0; bin < weights.floats.size(); ++bin)
+      weights.floats[bin] = weight_of(bin, static_cast<size_t>(welch.points.bound()));
+    return ctx.constant("weights", weights);
+  }
+  const auto number = [&ctx](double value) { return ctx.scalar(DType::i64, value); };
+  const ValueId doubled =
+      ctx.emit("ramp", {number(0), number(2)}, {{"count", count_attribute(welch.bins())}});
+  const ValueId alone =
+      ctx.emit("logical_or", {ctx.emit("eq", {doubled, number(0)}),
+                              ctx.emit("eq", {doubled, emit_size(ctx, welch.points)})});
+  return ctx.emit("where", {alone, ctx.scalar(dtype, 1), ctx.scalar(dtype, 2)});
+}
+
 bool decompose_welch_peaks(RewriteContext& ctx) {
   const TensorType spec = ctx.type(ctx.input(0));
   const auto welch = welch_of(ctx, spec);
   if (!welch) return false;
-  const int64_t bins = welch->bins();
+  const Dim bins = welch->bins();
   const Dim batch = spec.shape[0] / welch->segments;
   const ValueId energy =
       emit_energy(ctx, ctx.input(0), {.count = bins, .imaginary = welch->points});
@@ -267,19 +290,21 @@ bool decompose_welch_peaks(RewriteContext& ctx) {
   const ValueId segments =
       ctx.emit("reshape", {energy}, {{"shape", Ints{batch, welch->segments, bins}}});
   const ValueId mean = ctx.emit("reduce_mean", {segments}, {{"axes", Ints{1}}});
-  Tensor weights = Tensor::zeros({dtype, {bins}});
-  for (int64_t bin = 0; bin < bins; ++bin)
-    weights.floats[static_cast<size_t>(bin)] = welch->weight(bin);
-  const ValueId density = ctx.emit("mul", {mean, ctx.constant("weights", weights)});
-  const int64_t found = std::min(welch->peaks, bins);
-  const std::vector<ValueId> best = ctx.emit_all("topk", {density}, {{"k", found}}, 2);
-  const auto lengthened = [&](ValueId x, double value) {
-    if (found == welch->peaks) return x;
-    return ctx.emit("pad", {x},
-                    {{"pads", Ints{0, welch->peaks - found}}, {"axes", Ints{1}}, {"value", value}});
+  ValueId density = ctx.emit("mul", {mean, emit_weights(ctx, *welch, dtype)});
+  // Peaks that may be more than there are bins are found behind these, where no power is.
+  const bool may_miss = bins.range().least < welch->peaks;
+  if (may_miss) {
+    density = ctx.emit("pad", {density},
+                       {{"pads", Ints{0, welch->peaks}}, {"axes", Ints{1}}, {"value", -1.0}});
+  }
+  const std::vector<ValueId> best = ctx.emit_all("topk", {density}, {{"k", welch->peaks}}, 2);
+  const auto found = [&](ValueId x, double otherwise) {
+    if (!may_miss) return x;
+    const ValueId missing = ctx.emit("lt", {best[0], ctx.scalar(dtype, 0)});
+    return ctx.emit("where", {missing, ctx.scalar(ctx.dtype(x), otherwise), x});
   };
-  const ValueId powers = emit_cast(ctx, lengthened(best[0], 0), spec.dtype);
-  const ValueId places = lengthened(best[1], -1);
+  const ValueId powers = emit_cast(ctx, found(best[0], 0), spec.dtype);
+  const ValueId places = found(best[1], -1);
   if (!ctx.attrs().flag("packed")) {
     ctx.replace_output(0, places);
     if (ctx.node().outputs.size() > 1) ctx.replace_output(1, powers);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "compiler/ir/count_attribute.h"
 #include "compiler/support/check.h"
 #include "compiler/support/complex_bits.h"
 
@@ -28,6 +29,22 @@ SignalForm signal_form(std::string_view name) {
   const auto found = std::find(std::begin(kSignalForms), std::end(kSignalForms), name);
   RLX_CHECK(found != std::end(kSignalForms), "form of a signal: " + std::string(name));
   return static_cast<SignalForm>(found - std::begin(kSignalForms));
+}
+
+Divisor divisor(std::string_view name) {
+  const auto found = std::find(std::begin(kDivisors), std::end(kDivisors), name);
+  RLX_CHECK(found != std::end(kDivisors), "divisor of a transform: " + std::string(name));
+  return static_cast<Divisor>(found - std::begin(kDivisors));
+}
+
+Divisor divisor_of(std::string_view norm, bool inverse) {
+  if (norm == "ortho") return Divisor::Root;
+  return norm == (inverse ? "backward" : "forward") ? Divisor::Points : Divisor::One;
+}
+
+double transform_scale(Divisor divisor, int64_t points) {
+  const auto n = static_cast<double>(points);
+  return divisor == Divisor::One ? 1 : 1 / (divisor == Divisor::Root ? std::sqrt(n) : n);
 }
 
 std::optional<Shape> complex_shape(NodeContext& ctx, const TensorType& x, SignalForm form) {
@@ -64,7 +81,7 @@ std::optional<TensorType> transform_type(InferContext& ctx, const Transform& tra
   const DType x = ctx.dtype(0);
   const DType real = x == DType::c64 ? DType::f32 : x;
   if (!plan_of(transform, real)) {
-    ctx.fail(DiagCode::Limit, "a transform of " + std::to_string(transform.points) +
+    ctx.fail(DiagCode::Limit, "a transform of " + to_string(transform.points) +
                                   " points, wanted 1 to " +
                                   std::to_string(kMostSinglePoints * kMostSinglePoints / 2));
     return std::nullopt;
@@ -84,10 +101,10 @@ std::optional<TensorType> transform_type(InferContext& ctx, const Transform& tra
   Shape result = shape;
   if (transform.hop > 0) {
     const Dim& length = shape.back();
-    if (length.range().least < transform.frame) {
+    if ((length - transform.frame).range().least < 0) {
       ctx.fail(DiagCode::BadShape,
                "the signal has " + to_string(length) + " points, wanted at least the " +
-                   std::to_string(transform.frame) + " of a frame",
+                   to_string(transform.frame) + " of a frame",
                length.is_free() ? "give the size a minimum, as in --dim size=MIN:MAX" : "");
       return std::nullopt;
     }
@@ -99,14 +116,6 @@ std::optional<TensorType> transform_type(InferContext& ctx, const Transform& tra
   if (transform.to == SignalForm::Planar) result.back() *= 2;
   if (transform.to == SignalForm::Interleaved) result.push_back(2);
   return TensorType{transform.to == SignalForm::Complex ? DType::c64 : real, result};
-}
-
-double transform_scale(std::string_view norm, int64_t points, bool inverse) {
-  const auto n = static_cast<double>(points);
-  if (norm == "ortho") return 1 / std::sqrt(n);
-  if (norm == "backward") return inverse ? 1 / n : 1;
-  if (norm == "forward") return inverse ? 1 : 1 / n;
-  return 1;
 }
 
 // ---- the definition, more precise than f64, whose errors it is to show ----
@@ -228,19 +237,22 @@ Tensor transformed(const Tensor& x, const Transform& transform, const Tensor* wi
   const Shape to = dense_complex_shape(y, transform.to);
   const bool framed = transform.hop > 0;
   const size_t axis = framed ? from.size() - 1 : transform.axis;
+  const int64_t n = transform.points;
+  const int64_t bins = transform.bins;
+  const double scale = transform_scale(transform.divisor, n);
   Rows read{.form = transform.from, .length = from[axis]};
   for (size_t d = axis + 1; d < from.size(); ++d) read.inner *= static_cast<int64_t>(from[d]);
-  const Rows written{.form = transform.to, .length = transform.bins, .inner = read.inner};
+  const Rows written{.form = transform.to, .length = bins, .inner = read.inner};
   const int64_t frames = framed ? static_cast<int64_t>(to[to.size() - 2]) : 1;
-  const int64_t given = std::min(framed ? transform.frame : read.length,
-                                 transform.half ? transform.points / 2 + 1 : transform.points);
-  const std::vector<Precise> roots = precise_roots(transform.points, transform.inverse);
+  const int64_t given = std::min<int64_t>(framed ? int64_t{transform.frame} : read.length,
+                                          transform.half ? n / 2 + 1 : n);
+  const std::vector<Precise> roots = precise_roots(n, transform.inverse);
   y.magnitudes.assign(transform.to == SignalForm::Complex ? 2 * y.integers.size() : y.floats.size(),
                       0);
-  y.terms = transform.points * std::max<int64_t>(x.terms, 1);
-  const int64_t rows = element_count(to) / transform.bins;
+  y.terms = n * std::max<int64_t>(x.terms, 1);
+  const int64_t rows = element_count(to) / bins;
   for (int64_t row = 0; row < rows; ++row) {
-    std::vector<Precise> points(static_cast<size_t>(transform.points));
+    std::vector<Precise> points(static_cast<size_t>(n));
     long double earlier = 0;
     for (int64_t i = 0; i < given; ++i) {
       Precise& point = points[static_cast<size_t>(i)];
@@ -257,12 +269,11 @@ Tensor transformed(const Tensor& x, const Transform& transform, const Tensor* wi
       for (const Precise& point : points) magnitude += std::hypot(point.re, point.im);
     }
     const std::vector<Precise> sums = precise_sums(points, 0, 1, roots);
-    for (int64_t k = 0; k < transform.bins; ++k) {
+    for (int64_t k = 0; k < bins; ++k) {
       const Precise& sum = sums[static_cast<size_t>(k)];
       set_result(y, written, written.element(row, k),
-                 {static_cast<double>(sum.re * transform.scale),
-                  static_cast<double>(sum.im * transform.scale)},
-                 static_cast<double>(magnitude * std::abs(transform.scale)));
+                 {static_cast<double>(sum.re * scale), static_cast<double>(sum.im * scale)},
+                 static_cast<double>(magnitude * scale));
     }
   }
   return y;
@@ -347,23 +358,25 @@ std::optional<int64_t> columns_of(int64_t points, int64_t most) {
 
 }  // namespace
 
-std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic) {
+std::optional<TransformPlan> plan_transform(const Dim& points, DType arithmetic) {
   const int64_t most = arithmetic == DType::f64 ? kMostDoublePoints : kMostSinglePoints;
-  if (points < 1 || points > most * most) return std::nullopt;
-  if (const auto columns = columns_of(points, most))
-    return TransformPlan{.points = points, .columns = *columns};
-  const auto longer = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * points - 1)));
+  const auto [least, longest] = points.range();
+  if (least < 1 || longest > most * most) return std::nullopt;
+  const auto own_columns = points.is_free() ? std::nullopt : columns_of(longest, most);
+  if (own_columns) return TransformPlan{.points = longest, .columns = *own_columns};
+  const auto longer = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * longest - 1)));
   const auto columns = columns_of(longer, most);
   if (!columns) return std::nullopt;
   return TransformPlan{.points = longer, .columns = *columns, .chirps = true};
 }
 
 std::optional<TransformPlan> plan_of(const Transform& transform, DType arithmetic) {
-  const int64_t half = transform.points / 2;
+  if (transform.points.is_free()) return plan_transform(transform.points, arithmetic);
+  const int64_t half = transform.points.bound() / 2;
   const bool real_x = transform.from == SignalForm::Real && !transform.half && !transform.inverse &&
                       transform.bins <= half + 1;
   const bool real_y = transform.half && transform.to == SignalForm::Real;
-  if (transform.points % 2 == 0 && (real_x || real_y)) {
+  if (transform.points.divides_by(2) && (real_x || real_y)) {
     auto plan = plan_transform(half, arithmetic);
     if (plan && plan->columns == 1 && !plan->chirps) {
       plan->folds = true;
@@ -465,6 +478,19 @@ Numbers response_of(const Numbers& chirp, int64_t points) {
   return response;
 }
 
+Attributes attributes_of(const Transform& transform) {
+  return {{"points", count_attribute(transform.points)},
+          {"axis", static_cast<int64_t>(transform.axis)},
+          {"inverse", transform.inverse},
+          {"divisor", std::string(kDivisors[static_cast<size_t>(transform.divisor)])},
+          {"from", text_of(transform.from)},
+          {"to", text_of(transform.to)},
+          {"half", transform.half},
+          {"bins", count_attribute(transform.bins)},
+          {"hop", transform.hop},
+          {"frame", count_attribute(transform.frame)}};
+}
+
 ValueId emit_table(RewriteContext& ctx, std::string_view stem, DType dtype, const Numbers& values) {
   Tensor table = Tensor::zeros({dtype, {static_cast<int64_t>(values.size()), 2}});
   for (size_t i = 0; i < values.size(); ++i) {
@@ -474,30 +500,42 @@ ValueId emit_table(RewriteContext& ctx, std::string_view stem, DType dtype, cons
   return ctx.constant(stem, table);
 }
 
+// The same two tables where the run gives the length, computed by it.
+ValueId emit_chirp(RewriteContext& ctx, DType dtype, const Dim& points, int64_t convolved) {
+  return ctx.emit("chirp", {},
+                  {{"points", count_attribute(points)},
+                   {"convolved", convolved},
+                   {"dtype", std::string(name_of(dtype))}});
+}
+
+ValueId emit_response(RewriteContext& ctx, DType dtype, const Dim& points, int64_t convolved,
+                      ValueId twiddles) {
+  const Transform transform{.points = convolved,
+                            .from = SignalForm::Interleaved,
+                            .to = SignalForm::Interleaved,
+                            .bins = convolved};
+  const ValueId chirp = emit_chirp(ctx, dtype, points, convolved);
+  return ctx.emit("fourier", {chirp, std::nullopt, twiddles, std::nullopt, std::nullopt},
+                  attributes_of(transform));
+}
+
 }  // namespace
 
 ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transform,
                        std::optional<ValueId> window) {
   const DType dtype = ctx.type(x).dtype == DType::f64 ? DType::f64 : DType::f32;
   const TransformPlan plan = plan_of(transform, dtype).value();
-  std::vector<std::optional<ValueId>> inputs = {
-      x, window, emit_table(ctx, "twiddles", dtype, roots_of(plan)), std::nullopt, std::nullopt};
-  if (plan.chirps) {
+  const ValueId twiddles = emit_table(ctx, "twiddles", dtype, roots_of(plan));
+  std::vector<std::optional<ValueId>> inputs = {x, window, twiddles, std::nullopt, std::nullopt};
+  if (plan.chirps && transform.points.is_free()) {
+    inputs[3] = emit_chirp(ctx, dtype, transform.points, 0);
+    inputs[4] = emit_response(ctx, dtype, transform.points, plan.points, twiddles);
+  } else if (plan.chirps) {
     const Numbers chirp = chirp_of(transform.points);
     inputs[3] = emit_table(ctx, "chirp", dtype, chirp);
     inputs[4] = emit_table(ctx, "response", dtype, response_of(chirp, plan.points));
   }
-  return ctx.emit("fourier", inputs,
-                  {{"points", transform.points},
-                   {"axis", static_cast<int64_t>(transform.axis)},
-                   {"inverse", transform.inverse},
-                   {"scale", transform.scale},
-                   {"from", text_of(transform.from)},
-                   {"to", text_of(transform.to)},
-                   {"half", transform.half},
-                   {"bins", transform.bins},
-                   {"hop", transform.hop},
-                   {"frame", transform.frame}});
+  return ctx.emit("fourier", inputs, attributes_of(transform));
 }
 
 }  // namespace rlx

@@ -19,17 +19,25 @@ enum class SignalForm : uint8_t { Real, Complex, Planar, Interleaved };
 inline constexpr std::string_view kSignalForms[] = {"real", "c64", "planar", "interleaved"};
 SignalForm signal_form(std::string_view name);
 
+// By what a transform of n points is divided.
+enum class Divisor : uint8_t { One, Points, Root };
+// As attributes name them.
+inline constexpr std::string_view kDivisors[] = {"one", "points", "root"};
+Divisor divisor(std::string_view name);
+// Of a name of NumPy's, or "none".
+Divisor divisor_of(std::string_view norm, bool inverse);
+
 struct Transform {
-  int64_t points = 1;  // n
-  size_t axis = 0;     // of x
+  Dim points = 1;   // n
+  size_t axis = 0;  // of x
   bool inverse = false;
-  double scale = 1;
+  Divisor divisor = Divisor::One;
   SignalForm from = SignalForm::Complex;
   SignalForm to = SignalForm::Complex;
   bool half = false;  // x holds the bins 0 .. n/2 of the spectrum of a real signal
-  int64_t bins = 1;   // of the result, the first ones
+  Dim bins = 1;       // of the result, the first ones
   int64_t hop = 0;    // between frames of the last axis; 0: the axis is no frames
-  int64_t frame = 0;  // points that each frame takes; the others up to n are 0
+  Dim frame = 0;      // points that each frame takes; the others up to n are 0
 };
 
 // The complex shape of a tensor; nullopt where it is no such form, with a diagnostic.
@@ -37,8 +45,8 @@ std::optional<Shape> complex_shape(NodeContext& ctx, const TensorType& x, Signal
 // The type of the result for x of this complex shape and dtype; nullopt with a diagnostic.
 std::optional<TensorType> transform_type(InferContext& ctx, const Transform& transform,
                                          const Shape& shape);
-// The factor of a transform under a name of NumPy's, or "none".
-double transform_scale(std::string_view norm, int64_t points, bool inverse);
+// What a transform of so many points is multiplied by.
+double transform_scale(Divisor divisor, int64_t points);
 
 // The result of this type by the definition, with magnitudes (those of x are taken for its terms);
 // window: a tensor of the frame's points, or nullptr.
@@ -49,10 +57,11 @@ ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transfor
                        std::optional<ValueId> window = std::nullopt);
 
 // How a transform is computed: rows in shared memory; longer ones as rows and columns of those;
-// lengths with other prime factors as convolutions with a chirp (Bluestein). Real points that fit
-// in pairs are folded: half as many complex ones.
+// lengths with other prime factors, and those that a run gives, as convolutions with a chirp
+// (Bluestein). Real points that fit in pairs are folded: half as many complex ones.
 struct TransformPlan {
-  int64_t points = 1;   // of the transforms that are computed: n, or of the convolution
+  int64_t points = 1;   // of the transforms that are computed: n, or of the convolution, which
+                        // holds that of any n up to its bound
   int64_t columns = 1;  // points = rows * columns; 1: whole
   bool chirps = false;
   bool folds = false;
@@ -60,7 +69,7 @@ struct TransformPlan {
   [[nodiscard]] int64_t rows() const { return points / columns; }
 };
 // Of complex points; nullopt where they are too many.
-std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic);
+std::optional<TransformPlan> plan_transform(const Dim& points, DType arithmetic);
 std::optional<TransformPlan> plan_of(const Transform& transform, DType arithmetic);
 
 // A pass over the points of a row (shaders/fft.kernel).
