@@ -102,17 +102,17 @@ bool is_cheap(const Graph& graph, const Node& node) {
          });
 }
 
-struct Choice {
+struct Pick {
   NodeId node{};
   std::vector<NodeId> readers;  // behind the peak
   uint64_t gain = 0;            // bytes less at the peak
 };
 
 // What computing a node again behind the peak brings; none where nothing reads it before.
-Choice choice_of(const Graph& graph, const Liveness& live, NodeId id) {
+Pick choice_of(const Graph& graph, const Liveness& live, NodeId id) {
   const Node& node = graph.node(id);
   const ValueId value = node.outputs[0];
-  Choice choice{.node = id, .readers = {}};
+  Pick choice{.node = id, .readers = {}};
   size_t first = graph.order().size();
   bool has_near = false;
   for (const NodeId reader : graph.readers(value)) {
@@ -133,14 +133,14 @@ Choice choice_of(const Graph& graph, const Liveness& live, NodeId id) {
   return choice;
 }
 
-Choice best_choice(const Graph& graph, const Liveness& live) {
-  Choice best;
+Pick best_choice(const Graph& graph, const Liveness& live) {
+  Pick best;
   for (const NodeId id : graph.order()) {
     if (live.position(id) > live.peak()) break;
     const Node& node = graph.node(id);
     if (node.outputs.size() != 1 || !live.waits(node.outputs[0])) continue;
     if (live.last_use(node.outputs[0]) <= live.peak() || !is_cheap(graph, node)) continue;
-    Choice choice = choice_of(graph, live, id);
+    Pick choice = choice_of(graph, live, id);
     if (choice.gain > best.gain) best = std::move(choice);
   }
   return best;
@@ -184,7 +184,7 @@ size_t recompute_in(Graph& graph) {
   size_t changed = 0;
   for (;;) {
     const Liveness live(graph);
-    const Choice best = best_choice(graph, live);
+    const Pick best = best_choice(graph, live);
     if (best.gain < kLeastBytes) return changed;
     const auto first = std::min_element(
         best.readers.begin(), best.readers.end(),
