@@ -417,9 +417,15 @@ RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t su
   const RLX_INDEX at = rlx_y_element(m, n);
 #endif
 #if RLX_SUMS_AGAIN
-  RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
-    const bool is_finite = (floatBitsToUint(sum[c]) & 0x7F800000u) != 0x7F800000u;
-    if (!is_finite && column + c < rlx_u32(RLX_N)) sum[c] = own_sum(result, row, column + c);
+  const bvec4 is_finite = notEqual(floatBitsToUint(sum) & rlx_uvec4(0x7F800000u), rlx_uvec4(0x7F800000u));
+  if (!all(is_finite)) {
+    // A loop, as most of the code is in here.
+    RLX_LOOP for (rlx_u32 c = 0u; c < 4u; ++c) {
+      if (column + c >= rlx_u32(RLX_N)) break;
+      const bvec4 is_it = equal(rlx_uvec4(c), rlx_uvec4(0u, 1u, 2u, 3u));
+      const float again = own_sum(result, row, column + c);
+      sum = mix(sum, vec4(again), bvec4(is_it.x && !is_finite.x, is_it.y && !is_finite.y, is_it.z && !is_finite.z, is_it.w && !is_finite.w));
+    }
   }
 #endif
 #if RLX_PASS == 1 && RLX_Y_VECTOR == 4
