@@ -2,10 +2,6 @@
 // Products along an inner axis, which models write as a transpose that brings the axis to the end,
 // linear layers, and a transpose back: mixed tokens (MLP-Mixer, gMLP), mixed heads (CaiT). They are
 // convolutions of one element over that axis as it stands, and nothing is transposed.
-#include <algorithm>
-
-#include "compiler/ops/lowering/positions.h"
-#include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -37,26 +33,6 @@ bool brings_back(const std::vector<size_t>& perm, size_t axis) {
   return true;
 }
 
-bool is_vector_along_end(const Shape& shape) {
-  return shape.size() <= 2 && (shape.size() < 2 || shape[0] == 1);
-}
-
-// The input of an elementwise node that is a whole value; its others are vectors along the last
-// axis, or numbers.
-std::optional<size_t> whole_input(const Graph& graph, const Node& node) {
-  const bool is_scalar = find_op(node.op)->scalar != nullptr && !is_positional(node.op);
-  if (!is_scalar || node.outputs.size() != 1) return std::nullopt;
-  std::optional<size_t> whole;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i]) continue;
-    const Shape& shape = graph.value(*node.inputs[i]).type.shape;
-    if (is_vector_along_end(shape)) continue;
-    if (whole || shape != graph.value(node.outputs[0]).type.shape) return std::nullopt;
-    whole = i;
-  }
-  return whole;
-}
-
 // What stands between the two transposes.
 struct Chain {
   ValueId source{};  // before the first transpose
@@ -64,12 +40,6 @@ struct Chain {
   std::vector<NodeId> nodes;
   NodeId back{};  // the second transpose
 };
-
-bool is_product(const Module& module, const Graph& graph, const Node& node, ValueId x) {
-  const std::optional<ProductNode> product = product_of(graph, node);
-  return product && product->x == x && !product->residual &&
-         weight_of(module, graph, product->w) != nullptr;
-}
 
 std::optional<Chain> chain_from(const Module& module, const Graph& graph, NodeId first) {
   const Node& transpose = graph.node(first);
@@ -90,11 +60,11 @@ std::optional<Chain> chain_from(const Module& module, const Graph& graph, NodeId
       const bool is_back = brings_back(permutation_of(graph, node), *axis);
       return has_product && is_back ? std::optional(chain) : std::nullopt;
     }
-    if (is_product(module, graph, node, at)) {
+    const std::optional<size_t> lines = line_input(graph, node);
+    if (!lines || node.inputs[*lines] != at) return std::nullopt;
+    if (const std::optional<ProductNode> product = product_of(graph, node)) {
+      if (weight_of(module, graph, product->w) == nullptr) return std::nullopt;
       has_product = true;
-    } else {
-      const std::optional<size_t> whole = whole_input(graph, node);
-      if (!whole || node.inputs[*whole] != at) return std::nullopt;
     }
     chain.nodes.push_back(*reader);
     at = node.outputs[0];
@@ -142,7 +112,7 @@ class Straightener {
     const Node& add = graph_.node(chain_.nodes[index + 1]);
     const TensorType& result = graph_.value(add.outputs[0]).type;
     if (add.op != OpId::add) return std::nullopt;
-    const ValueId other = *add.inputs[1 - *whole_input(graph_, add)];
+    const ValueId other = *add.inputs[1 - *line_input(graph_, add)];
     const TensorType& type = graph_.value(other).type;
     const bool is_bias =
         type.dtype == result.dtype && element_count(type.shape) == result.shape.back();
@@ -160,7 +130,7 @@ class Straightener {
   }
 
   ValueId scaled(NodeId id, const Node& node) {
-    const size_t whole = *whole_input(graph_, node);
+    const size_t whole = *line_input(graph_, node);
     NodeEmitter emitter(graph_, id);
     std::vector<std::optional<ValueId>> inputs = node.inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {

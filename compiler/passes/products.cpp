@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/ops/lowering/matmul_activation.h"
+#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
@@ -25,7 +26,33 @@ bool is_activation_parameter(std::string_view name) {
          kActivationParameters.end();
 }
 
+bool is_along_lines(const Shape& shape) {
+  return shape.size() <= 2 && (shape.size() < 2 || shape[0] == 1);
+}
+
 }  // namespace
+
+bool is_scalar_node(const Node& node) {
+  return find_op(node.op)->scalar != nullptr && !is_positional(node.op) && node.outputs.size() == 1;
+}
+
+std::optional<size_t> line_input(const Graph& graph, const Node& node) {
+  if (const std::optional<ProductNode> product = product_of(graph, node)) {
+    const bool is_per_line = !product->residual && product->x != product->w;
+    return is_per_line ? std::optional<size_t>(0) : std::nullopt;
+  }
+  if (!is_scalar_node(node)) return std::nullopt;
+  const Shape& result = graph.value(node.outputs[0]).type.shape;
+  std::optional<size_t> lines;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) continue;
+    const Shape& shape = graph.value(*node.inputs[i]).type.shape;
+    if (is_along_lines(shape)) continue;
+    if (lines || shape != result) return std::nullopt;
+    lines = i;
+  }
+  return lines;
+}
 
 bool activation_fits(const Node& node) {
   if (!is_activation(node.op) || node.inputs.size() != 1) return false;

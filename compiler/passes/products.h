@@ -21,6 +21,13 @@ struct ProductNode {
 // of tensors w.
 std::optional<ProductNode> product_of(const Graph& graph, const Node& node);
 
+// True for a node of elements by themselves, wherever they stand.
+bool is_scalar_node(const Node& node);
+
+// The input whose lines along the last dim a node computes each for itself, with vectors or a
+// matrix that are the same for all.
+std::optional<size_t> line_input(const Graph& graph, const Node& node);
+
 // The lines of a product's x: all its elements over the last dim.
 Dim line_count(const Graph& graph, ValueId x);
 

@@ -6,8 +6,6 @@
 // products before these.
 #include <algorithm>
 
-#include "compiler/ops/lowering/positions.h"
-#include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/patterns.h"
@@ -16,11 +14,6 @@
 
 namespace rlx {
 namespace {
-
-// Of elements by themselves, wherever they stand.
-bool is_scalar(const Node& node) {
-  return find_op(node.op)->scalar != nullptr && !is_positional(node.op) && node.outputs.size() == 1;
-}
 
 // What stands once for the whole result.
 bool is_one_element(const Shape& shape) {
@@ -68,9 +61,9 @@ std::optional<NodeId> sink(Graph& graph, NodeId id) {
   if (transpose.op != OpId::transpose || !transpose.attributes.contains("perm")) return {};
   const ValueId x = *transpose.inputs[0];
   const std::optional<NodeId> producer = graph.value(x).producer;
-  if (!producer || sole_reader(graph, x) != id || !is_scalar(graph.node(*producer))) return {};
+  if (!producer || sole_reader(graph, x) != id || !is_scalar_node(graph.node(*producer))) return {};
   const std::optional<NodeId> reader = sole_reader(graph, transpose.outputs[0]);
-  if (!reader || !is_scalar(graph.node(*reader))) return {};
+  if (!reader || !is_scalar_node(graph.node(*reader))) return {};
   const Node scalar = graph.node(*producer);
   const std::optional<size_t> whole = only_whole_input(graph, scalar);
   if (!whole) return {};
@@ -92,30 +85,6 @@ std::optional<NodeId> sink(Graph& graph, NodeId id) {
 }
 
 // ---- lines of products ----
-
-bool is_along_lines(const Shape& shape) {
-  return shape.size() <= 2 && (shape.size() < 2 || shape[0] == 1);
-}
-
-// The input whose lines along the last dim a node computes each for itself, with vectors or a
-// matrix that are the same for all.
-std::optional<size_t> line_input(const Graph& graph, const Node& node) {
-  if (const std::optional<ProductNode> product = product_of(graph, node)) {
-    const bool is_per_line = !product->residual && product->x != product->w;
-    return is_per_line ? std::optional<size_t>(0) : std::nullopt;
-  }
-  if (!is_scalar(node)) return std::nullopt;
-  const Shape& result = graph.value(node.outputs[0]).type.shape;
-  std::optional<size_t> lines;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i]) continue;
-    const Shape& shape = graph.value(*node.inputs[i]).type.shape;
-    if (is_along_lines(shape)) continue;
-    if (lines || shape != result) return std::nullopt;
-    lines = i;
-  }
-  return lines;
-}
 
 // A node of a chain of lines, and what makes its result of that of the node with straight lines.
 struct LineNode {

@@ -12,6 +12,7 @@
 #include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
+
 bool coop_multiplies(const OfferContext& at, DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 ||
          (dtype == DType::f32 && at.target().known_fragments);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMostSequences = 4;  // of a workgroup
 constexpr uint32_t kMostLanes = 32;
-constexpr uint32_t kWholeLanes =
-    8;  // more units at a time, whose activations run beside each other
+// Of a unit, where a workgroup takes all steps: the activations of more units run side by side.
+constexpr uint32_t kWholeLanes = 8;
 constexpr uint32_t kWholeThreads = 512;
 constexpr uint32_t kStepThreads = 128;
 // Steps of a plan cost memory and the time of its load.
