@@ -218,9 +218,8 @@ std::string check_bits(Session& session, const Prepared& prepared,
                        const std::shared_ptr<Device>& device, CompileOptions options,
                        FreeTally& tally) {
   const bool is_cuda = device->info().architecture != 0;
-  std::erase_if(options.targets, [is_cuda](const std::string& target) {
-    return (target == "cuda") != is_cuda;
-  });
+  std::erase_if(options.targets,
+                [is_cuda](const std::string& target) { return (target == "cuda") != is_cuda; });
   Session::BoundEntry free_entry;
   require(session.bound_entry(0, free_entry));
   if (!may_have_same_kernels(free_entry, prepared, options)) return {};
