@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/product/matmul_emit.h"
+#include "compiler/ops/product/matmul_lanes_lower.h"
 #include "compiler/ops/product/matmul_splits.h"
 #include "compiler/ops/product/matmul_tiles.h"
 #include "compiler/ops/product/matmul_vectors.h"
@@ -26,6 +27,16 @@ ProductSize size_of(const Product& product) {
           .batches = batch_count(product).bound()};
 }
 
+// From this many results on lanes are 2 to 5 times as fast as teams of `matvec` on a CPU where the
+// depths of the many lines lie side by side; with fewer, or along the lines, teams are.
+constexpr int64_t kFewestLaneResults = 256;
+bool suits_lanes(const Product& product) {
+  const ProductSize size = size_of(product);
+  const ProductOperand& lines = product.n < product.m ? product.a : product.b;
+  return lines.depth == 1 && size.m * size.n * size.batches >= kFewestLaneResults &&
+         accumulator_of(product.a.ref.dtype()) != DType::f64;
+}
+
 Dim group_count(const Product& product, const TileChoice& choice) {
   return ceil_div(product.m, choice.tile.m) * ceil_div(product.n, choice.tile.n) * choice.splits *
          batch_count(product);
@@ -40,11 +51,13 @@ TileLimits limits_of(const Product& product) {
 
 }  // namespace
 
-std::string vectors_refusal(const OfferContext&, const FusedProduct& fused) {
+std::string vectors_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
   if (std::min(product.m, product.n) > kMaxVectors)
     return "more than " + std::to_string(kMaxVectors) + " vectors";
+  if (is_for_lanes(at.device()) && suits_lanes(product))
+    return "lanes read the depths of so many lines with fewer loads";
   return product.k == 0 ? "nothing to add" : "";
 }
 
