@@ -211,13 +211,53 @@ TEST_CASE("a_part_whose_op_writes_dense_results_is_copied_and_says_so") {
   check_on_devices(text);
 }
 
-TEST_CASE("parts_of_cooperative_matrices_are_copied_and_say_so") {
-  Network network = even_branches("f16", 2, 6);
-  network.node("exp", R"("joined")", "y");
+TEST_CASE("cooperative_matrices_write_the_parts_of_images") {
+  for (const std::string dtype : {"f32", "f16"}) {
+    Network network = even_branches(dtype, 2, 6);
+    network.node("exp", R"("joined")", "y");
+    check_joined_by_kernels(network, dtype, R"("y")", R"("a", "c", "d")", {"vulkan-nvidia"});
+  }
+  // Vectors of four channels begin at any element behind five.
+  Network network = Network("f16")
+                        .input("x", "[2, 8, 6, 6]")
+                        .input("w5", "[5, 8, 3, 3]")
+                        .input("w8", "[8, 8, 3, 3]")
+                        .node("conv", R"("x", "w5")", "a", kPadded)
+                        .node("conv", R"("x", "w8")", "b", kPadded)
+                        .node("concat", R"("a", "b")", "joined", kChannels)
+                        .node("exp", R"("joined")", "y");
   const auto reasons = joining_copies(network.text(R"("y")"), "vulkan-nvidia");
-  REQUIRE(reasons.size() == 2);  // but for the pool's
-  for (const std::string& reason : reasons)
-    CHECK(begins_with(reason, "cooperative matrices write dense results: "));
+  REQUIRE(reasons.size() == 1);
+  CHECK(begins_with(reasons[0], "cooperative matrices write aligned vectors: "));
+}
+
+// A convolution on matrix units, and a depthwise one behind it that follows its layout.
+Network ghost(int64_t channels, int64_t depthwise) {
+  const std::string c = std::to_string(channels);
+  const std::string d = std::to_string(depthwise);
+  Network network("f16");
+  network.input("x", "[2, 64, 14, 14]")
+      .input("w1", "[" + c + ", 64, 3, 3]")
+      .input("w2", "[" + d + ", 1, 3, 3]")
+      .input("w3", "[64, " + std::to_string(channels + depthwise) + ", 3, 3]")
+      .node("conv", R"("x", "w1")", "a", kPadded);
+  if (depthwise != channels)
+    network.node("narrow", R"("a")", "cut", R"({"axis": 1, "start": 0, "len": )" + d + "}");
+  network
+      .node("conv", depthwise == channels ? R"("a", "w2")" : R"("cut", "w2")", "b",
+            R"({"pads": [1, 1], "groups": )" + d + "}")
+      .node("concat", R"("a", "b")", "joined", kChannels)
+      .node("conv", R"("joined", "w3")", "y", kPadded);
+  return network;
+}
+
+TEST_CASE("depthwise_convolutions_write_their_part_channels_last") {
+  check_joined_by_kernels(ghost(64, 64), "f16", R"("y")", R"("a", "b")", {"cuda", "vulkan-nvidia"});
+  // Six channels are no vectors, and with them pixels are no pieces of 16 bytes.
+  const auto reasons = joining_copies(ghost(64, 6).text(R"("y")"), "cuda");
+  REQUIRE(reasons.size() == 2);
+  CHECK(begins_with(reasons[0], "matrix units write aligned pieces of 16 bytes: "));
+  CHECK(begins_with(reasons[1], "conv writes "));
 }
 
 TEST_CASE("layers_that_read_all_earlier_ones_copy_nothing") {

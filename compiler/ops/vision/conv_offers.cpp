@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_lanes_lower.h"
 #include "compiler/ops/vision/conv_coop.h"
+#include "compiler/ops/vision/conv_dispatch.h"
 #include "compiler/ops/vision/conv_lanes.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/ops/vision/conv_wgmma.h"
@@ -14,12 +15,10 @@
 namespace rlx {
 namespace {
 
-std::string coop_place_refusal(const TensorRef&) {
-  return "cooperative matrices write dense results";
-}
-
 std::string channels_place_refusal(const TensorRef& place) {
-  return place.strides[1] == 1 ? "" : "conv writes images channels last here";
+  const bool fits =
+      has_channel_vectors(place) && place.offset_bytes.divides_by(channel_vector_bytes(place));
+  return fits ? "" : "conv writes aligned vectors of channels here";
 }
 
 constexpr ConvLayouts kPlanes = {.place_refusal = planes_place_refusal};
@@ -71,7 +70,7 @@ constexpr std::array kConvOffers = {
                .adds_residual = true,
                .x_channels_last = true,
                .filters = FilterOrder::ChannelsLast,
-               .place_refusal = coop_place_refusal}},
+               .place_refusal = conv_coop_place_refusal}},
     ConvOffer{{.kernel = KernelId::matmul_coop,
                .form = "elements",
                .rank = 0,
@@ -82,7 +81,7 @@ constexpr std::array kConvOffers = {
               {.y_channels_last = true,
                .adds_residual = true,
                .filters = FilterOrder::ChannelsLast,
-               .place_refusal = coop_place_refusal}},
+               .place_refusal = conv_coop_place_refusal}},
     // On a CPU lanes take what is not depthwise: their tiles need neither copies nor barriers.
     ConvOffer{{.kernel = KernelId::matmul_lanes,
                .form = "pieces",
@@ -221,7 +220,12 @@ bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, cons
 
 std::string conv_place_refusal(const LoweringState& state, const Node& node,
                                const TensorRef& place) {
-  const auto layouts = conv_layouts(OfferContext(state.options), state.graph, node);
+  const OfferContext at(state.options);
+  // The table is asked below with images in planes.
+  if (state.stores_channels_last(node.outputs[0]) &&
+      conv_follows_channels_last(at, state.graph, node))
+    return channels_place_refusal(place);
+  const auto layouts = conv_layouts(at, state.graph, node);
   return layouts ? layouts->place_refusal(place) : "no kernel takes the convolution";
 }
 
