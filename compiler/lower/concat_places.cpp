@@ -11,12 +11,10 @@
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
 #include "schema/kernel_params.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
-
-// Of a region that may count indices outside.
-constexpr size_t kMostBuffers = RLX_REGION_BUFFERS - 1;
 
 // Runs of as many elements are worth moving the joined axis to the outside; readers and writers
 // move along them.
@@ -191,6 +189,16 @@ void choose_strides(LoweringState& state, const Node& node, size_t axis) {
   if (by_kernels && copied_bytes(turned) <= scattered) state.store_as(output, whole.strides);
 }
 
+// What a region of this shape may bind, that may count indices outside: sizes that a run gives
+// stand in the places of pointers.
+size_t most_buffers(const Shape& shape) {
+  constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
+  std::set<uint32_t> symbols;
+  for (const Dim& size : shape)
+    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
+  return RLX_REGION_BUFFERS - 1 - ceil_div(symbols.size(), kWordsOfPointer);
+}
+
 // The buffers that an elementwise node binds, of a concat that is left apart each part.
 size_t buffers_of(const LoweringState& state, const Node& node) {
   const std::set<std::optional<ValueId>> inputs(node.inputs.begin(), node.inputs.end());
@@ -209,18 +217,18 @@ bool is_better_apart(const LoweringState& state, const Node& node, size_t axis) 
   const Graph& graph = state.graph;
   const ValueId output = node.outputs[0];
   const TensorType& type = graph.value(output).type;
-  const bool has_empty = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const auto& part) {
-    return element_count(graph.value(*part).type.shape) == 0;
+  const bool has_other = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const auto& part) {
+    const Dim& size = graph.value(*part).type.shape[axis];
+    return size.is_free() || size == 0;
   });
-  if (element_count(type.shape).is_free() || has_empty || node.inputs.size() < 2 ||
-      !is_owned(graph, output) || state.has_place(output))
+  if (has_other || node.inputs.size() < 2 || !is_owned(graph, output) || state.has_place(output))
     return false;
   const std::vector<NodeId> readers = graph.readers(output);
   const bool reads_parts = std::all_of(readers.begin(), readers.end(), [&](NodeId id) {
     const Node& reader = graph.node(id);
     return is_elementwise(op_of(reader)) &&
-           !element_count(graph.value(reader.outputs[0]).type.shape).is_free() &&
-           buffers_of(state, reader) + node.inputs.size() - 1 <= kMostBuffers;
+           buffers_of(state, reader) + node.inputs.size() - 1 <=
+               most_buffers(graph.value(reader.outputs[0]).type.shape);
   });
   if (readers.empty() || !reads_parts) return false;
   const TensorRef whole{

@@ -268,6 +268,30 @@ TEST_CASE("depthwise_convolutions_write_their_part_channels_last") {
   CHECK(begins_with(reasons[0], "matrix units write aligned pieces of 16 bytes; conv writes "));
 }
 
+TEST_CASE("depthwise_convolutions_that_run_at_once_keep_buffers_of_their_own") {
+  const auto network = [](const std::string& reader, const std::string& attributes) {
+    Network made("f16");
+    made.input("x", "[2, 64, 14, 14]")
+        .input("w1", "[64, 64, 3, 3]")
+        .input("w2", "[32, 1, 3, 3]")
+        .input("w3", "[32, 1, 5, 5]")
+        .input("w4", "[64, 64, 3, 3]")
+        .node("conv", R"("x", "w1")", "a", kPadded)
+        .node("split", R"("a")", R"(p", "q)", R"({"axis": 1, "num": 2})")
+        .node("conv", R"("p", "w2")", "b", R"({"pads": [1, 1], "groups": 32})")
+        .node("conv", R"("q", "w3")", "c", R"({"pads": [2, 2], "groups": 32})")
+        .node("concat", R"("b", "c")", "joined", kChannels)
+        .node(reader, reader == "conv" ? R"("joined", "w4")" : R"("joined")", "y", attributes);
+    return made.text(R"("y")");
+  };
+  for (const char* target : {"cuda", "vulkan-nvidia"}) {
+    CHECK(joining_copies(network("tanh", "{}"), target).empty());
+    const auto reasons = joining_copies(network("conv", kPadded), target);
+    REQUIRE(reasons.size() == 1);
+    CHECK(begins_with(reasons[0], "conv runs beside others that it is joined with: "));
+  }
+}
+
 // Steps, of which none joins parts.
 size_t steps_without_copies(const std::string& text, const char* target) {
   CHECK(joining_copies(text, target).empty());
@@ -279,7 +303,8 @@ TEST_CASE("elementwise_nodes_read_the_parts_of_a_concat_where_they_stand") {
     // Parts that are whole vectors and some that are not, along each axis.
     for (const auto& [axis, c, d] :
          {std::tuple{0, "[4, 8, 12]", "[3, 8, 12]"}, std::tuple{1, "[5, 4, 12]", "[5, 3, 12]"},
-          std::tuple{2, "[5, 8, 4]", "[5, 8, 8]"}, std::tuple{2, "[5, 8, 3]", "[5, 8, 6]"}}) {
+          std::tuple{2, "[5, 8, 4]", "[5, 8, 8]"}, std::tuple{2, "[5, 8, 3]", "[5, 8, 6]"},
+          std::tuple{0, "[3]", "[4]"}, std::tuple{0, "[4]", "[7]"}}) {
       Network network(dtype);
       network.input("a", c).input("b", d).input("r", "[1]");
       const std::string joined = R"({"axis": )" + std::to_string(axis) + "}";

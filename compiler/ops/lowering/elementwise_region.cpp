@@ -36,6 +36,7 @@ struct Stream {
   // Of a part of an operand: coordinates of the loop that it begins and ends at, and the elements
   // that it would have before it.
   struct Part {
+    size_t first = 0;  // the stream with which the operand begins
     size_t loop = 0;
     int64_t begin = 0;
     int64_t end = 0;
@@ -120,6 +121,20 @@ bool calls_functions(const Region& region) {
   return region.cost > kMostInlineCost;
 }
 
+// The streams of the operand that begins with this one.
+std::span<const Stream> parts_of(const RegionPlan& plan, size_t first) {
+  size_t end = first + 1;
+  while (end < plan.operands_end && plan.streams[end].continues()) ++end;
+  return std::span(plan.streams).subspan(first, end - first);
+}
+
+// True where no item's lanes lie in two parts.
+bool lanes_share_parts(const RegionPlan& plan, std::span<const Stream> parts) {
+  return parts.front().part->loop + 1 < plan.loops.sizes.size() ||
+         std::all_of(parts.begin(), parts.end(),
+                     [](const Stream& part) { return part.part->begin % kVectorWidth == 0; });
+}
+
 void choose_width(const Program& program, const Region& region, RegionPlan& plan) {
   const Shape& sizes = plan.loops.sizes;
   const bool has_eight_bytes =
@@ -145,6 +160,10 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
     plan.has_tail = sizes.back() % kVectorWidth != 0;
     plan.items = ceil_div(count, kVectorWidth);
     for (Stream& stream : plan.streams) stream.wide = can_be_wide(program, stream);
+    for (Stream& stream : plan.streams) {
+      if (stream.part && !lanes_share_parts(plan, parts_of(plan, stream.part->first)))
+        stream.wide = false;
+    }
   }
 }
 
@@ -238,10 +257,13 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     plan.farthest = std::max(plan.farthest, bytes / plan.streams[k].storage.bytes);
   }
   size_t next_axis = plan.streams.size() + plan.coordinates.size();
+  size_t first = 0;
   for (size_t k = 0; k < region.operands.size(); ++k) {
     if (!region.operands[k].joined) continue;
     Stream& stream = plan.streams[k + 1];
+    if (!region.operands[k].continues()) first = k + 1;
     stream.part = part_of(region.operands[k], plan.loops.strides[next_axis++], stream.strides);
+    stream.part->first = first;
   }
   choose_width(program, region, plan);
   return plan;
@@ -365,13 +387,6 @@ LaneLoads lane_loads(const RegionPlan& plan, const Stream& stream) {
   return loads;
 }
 
-// The streams of the operand that begins with this one.
-std::span<const Stream> parts_of(const RegionPlan& plan, size_t first) {
-  size_t end = first + 1;
-  while (end < plan.operands_end && plan.streams[end].continues()) ++end;
-  return std::span(plan.streams).subspan(first, end - first);
-}
-
 // Statements of which those of the part that holds the coordinate run.
 template <typename PartText>
 std::string by_part(const RegionPlan& plan, std::span<const Stream> parts,
@@ -385,13 +400,6 @@ std::string by_part(const RegionPlan& plan, std::span<const Stream> parts,
     text += text_of(part) + "}";
   }
   return text + "\n";
-}
-
-// True where no item's lanes lie in two parts.
-bool lanes_share_parts(const RegionPlan& plan, std::span<const Stream> parts) {
-  return parts.front().part->loop + 1 < plan.loops.sizes.size() ||
-         std::all_of(parts.begin(), parts.end(),
-                     [](const Stream& part) { return part.part->begin % kVectorWidth == 0; });
 }
 
 // Declares the locals x<number>_<lane> of all lanes of an operand in parts.
