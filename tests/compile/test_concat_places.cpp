@@ -4,6 +4,7 @@
 
 #include "compiler/lower/lower.h"
 #include "compiler/passes/pass.h"
+#include "schema/rounding.h"
 #include "tests/compile/graph_text.h"
 
 namespace rlx::test {
@@ -388,7 +389,7 @@ TEST_CASE("more_parts_than_a_region_binds_are_copied_together") {
     network.node("concat", parts, "joined", kChannels).node("exp", R"("joined")", "y");
     const std::string text = network.text(R"("y")");
     // A region has an output too, and might count indices.
-    const size_t copies = count == 14 ? 0 : static_cast<size_t>((count + 14) / 15);
+    const size_t copies = count == 14 ? 0 : static_cast<size_t>(ceil_div(count, 15));
     for (const char* target : {"vulkan", "cuda"})
       CHECK(joining_copies(text, target).size() == copies);
     check_on_devices(text);
