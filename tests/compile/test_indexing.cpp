@@ -75,6 +75,20 @@ TEST_CASE("T32_conditions_indices_and_targets_may_be_views_with_an_offset") {
       graph_of(turned + ", " + above + ", " + inner + ", " + zeros + ", " + where, R"(["y"])"));
 }
 
+// In the program that makes weights nobody counts the indices that lie outside.
+TEST_CASE("a_one_hot_of_weights_is_made_once") {
+  const std::string text = R"({"rlx_graph": 1,
+    "params": [{"name": "i", "dtype": "i32", "shape": [4], "data": {"values": [1, -1, 69, 5000]}},
+               {"name": "t", "dtype": "f32", "shape": [5000, 8], "data": {"splat": 0.5}}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [4, 8]}],
+    "nodes": [{"op": "one_hot", "inputs": ["i"], "outputs": ["h"], "attributes": {"depth": 5000}},
+              {"op": "matmul", "inputs": ["h", "t"], "outputs": ["m"]},
+              {"op": "add", "inputs": ["m", "x"], "outputs": ["y"]}],
+    "outputs": ["y"]})";
+  check_on_devices(text);
+  CHECK(steps_of(text) == 1);
+}
+
 TEST_CASE("tuples_name_places_of_views") {
   const std::string index = node("reshape", R"("i")", "j", R"({"shape": [5, 1]})") + ", ";
   const std::string turned = node("transpose", R"("x")", "t", R"({"perm": [1, 0]})") + ", ";

@@ -3,6 +3,9 @@
 // is lost at each: on a fake driver, or on the real one (README.md).
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "runtime/api/session.h"
 #include "runtime/cuda/cu_memory.h"
@@ -312,8 +315,9 @@ TEST_CASE("products of a binding on cuda are described anew") {
   for (const uint64_t rows : {5, 16, 0, 5, 1}) {
     INFO(rows);
     REQUIRE(session->set_symbol(0, "rows", rows).ok());
-    for (const auto& [name, dims] : std::vector<std::pair<const char*, std::vector<uint64_t>>>{
-             {"a", {rows, 8}}, {"b", {8, 32}}, {"bias", {32}}, {"residual", {rows, 32}}}) {
+    const std::map<std::string, std::vector<uint64_t>> shapes = {
+        {"a", {rows, 8}}, {"b", {8, 32}}, {"bias", {32}}, {"residual", {rows, 32}}};
+    for (const auto& [name, dims] : shapes) {
       uint64_t bytes = 2;
       for (const uint64_t dim : dims) bytes *= dim;
       REQUIRE(

@@ -217,7 +217,9 @@ bool may_have_same_kernels(const Session::BoundEntry& free, const Prepared& prep
 std::string check_bits(Session& session, const Prepared& prepared,
                        const std::shared_ptr<Device>& device, CompileOptions options,
                        FreeTally& tally) {
-  options.targets = {device->info().architecture == 0 ? "vulkan" : "cuda"};
+  const bool is_cuda = device->info().architecture != 0;
+  std::erase_if(options.targets,
+                [is_cuda](const std::string& target) { return (target == "cuda") != is_cuda; });
   Session::BoundEntry free_entry;
   require(session.bound_entry(0, free_entry));
   if (!may_have_same_kernels(free_entry, prepared, options)) return {};

@@ -127,7 +127,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Random graphs on every device present, against the evaluator.\nMost of the time goes into "
       "compiling kernels: on many cores run as many of these as there are, each with seeds of its "
-      "own and RLX_TEST_JOBS=1.");
+      "own and RLX_TEST_JOBS=1. RLX_TEST_VULKAN=vulkan-nvidia and RLX_TEST_PREFER=matmul_coop,... "
+      "reach kernels that graphs this small are not given.");
   app.add_option("--first", options.first, "First seed")->capture_default_str();
   app.add_option("--count", options.count, "Number of graphs")->capture_default_str();
   app.add_option("--seconds", options.seconds, "Start no graph after this time; 0: no limit")

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -187,10 +188,16 @@ CompileOptions test_options(int optimisation) {
     if (architecture != 0) architectures.insert(architecture);
     vulkan = vulkan || architecture == 0;
   }
+  const char* profile = std::getenv("RLX_TEST_VULKAN");
+  options.targets = {profile != nullptr ? profile : "vulkan"};
   if (!architectures.empty()) {
-    options.targets = {"cuda"};
-    if (vulkan) options.targets.insert(options.targets.begin(), "vulkan");
+    if (!vulkan) options.targets.clear();
+    options.targets.emplace_back("cuda");
     options.architectures.assign(architectures.begin(), architectures.end());
+  }
+  if (const char* kernels = std::getenv("RLX_TEST_PREFER"); kernels != nullptr) {
+    std::istringstream names(kernels);
+    for (std::string name; std::getline(names, name, ',');) options.prefer.push_back(name);
   }
   options.cache_dir = std::string(RLX_BUILD_DIR) + "/kernel-cache";
   options.trust_cache = true;

@@ -43,8 +43,9 @@ std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& d
 std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions& options,
                                              Diagnostics& diagnostics);
 // An optimisation level for the devices that are present, with the kernel cache of the build
-// folder. The environment's RLX_TEST_JOBS says how many threads compile kernels: 1 where a process
-// runs on each core.
+// folder. The environment's RLX_TEST_VULKAN names another target of Vulkan than `vulkan`,
+// RLX_TEST_PREFER kernels to take wherever they fit (as matmul_mma,matmul_coop), and RLX_TEST_JOBS
+// says how many threads compile kernels: 1 where a process runs on each core.
 CompileOptions test_options(int optimisation);
 
 // One run on a fresh session: inputs in the order of the entry's inputs, arena filled with `poison`

@@ -786,7 +786,10 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
     for (const BufferId state : in_place_operands(program, region, output, Segment::State))
       dispatch.allow_in_place_state(state);
   }
-  if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
+  if (region.counts_outside) {
+    dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
+    dispatch.define("RLX_INDICES", 1);  // where nobody counts (weights that are made) too
+  }
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
   if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);
