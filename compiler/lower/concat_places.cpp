@@ -10,6 +10,8 @@
 #include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
+#include "schema/kernel_params.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -187,6 +189,53 @@ void choose_strides(LoweringState& state, const Node& node, size_t axis) {
   if (by_kernels && copied_bytes(turned) <= scattered) state.store_as(output, whole.strides);
 }
 
+// What a region of this shape may bind, that may count indices outside: sizes that a run gives
+// stand in the places of pointers.
+size_t most_buffers(const Shape& shape) {
+  constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
+  std::set<uint32_t> symbols;
+  for (const Dim& size : shape)
+    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
+  return RLX_REGION_BUFFERS - 1 - ceil_div(symbols.size(), kWordsOfPointer);
+}
+
+// The buffers that an elementwise node binds, of a concat that is left apart each part.
+size_t buffers_of(const LoweringState& state, const Node& node) {
+  const std::set<std::optional<ValueId>> inputs(node.inputs.begin(), node.inputs.end());
+  size_t count = node.outputs.size();
+  for (const std::optional<ValueId>& input : inputs) {
+    if (!input) continue;
+    const bool apart = state.is_left_apart(*input);
+    count += apart ? state.graph.node(*state.graph.value(*input).producer).inputs.size() : 1;
+  }
+  return count;
+}
+
+// Whether the concat is not made: its parts would have to be copied, and all that reads it computes
+// elements, which it can as well of the parts where they stand.
+bool is_better_apart(const LoweringState& state, const Node& node, size_t axis) {
+  const Graph& graph = state.graph;
+  const ValueId output = node.outputs[0];
+  const TensorType& type = graph.value(output).type;
+  const bool has_other = std::any_of(node.inputs.begin(), node.inputs.end(), [&](const auto& part) {
+    const Dim& size = graph.value(*part).type.shape[axis];
+    return size.is_free() || size == 0;
+  });
+  if (has_other || node.inputs.size() < 2 || !is_owned(graph, output) || state.has_place(output))
+    return false;
+  const std::vector<NodeId> readers = graph.readers(output);
+  const bool reads_parts = std::all_of(readers.begin(), readers.end(), [&](NodeId id) {
+    const Node& reader = graph.node(id);
+    return is_elementwise(op_of(reader)) &&
+           buffers_of(state, reader) + node.inputs.size() - 1 <=
+               most_buffers(graph.value(reader.outputs[0]).type.shape);
+  });
+  if (readers.empty() || !reads_parts) return false;
+  const TensorRef whole{
+      .buffer = {}, .offset_bytes = 0, .type = type, .strides = state.fresh_strides(output)};
+  return copied_bytes(placings_of(state, node, whole, axis)) > 0;
+}
+
 // Whether the ranges of bytes that writers of the parts declare make up that of the whole: who
 // reads the whole reads no byte that no step wrote. They do not where gaps lie between the parts,
 // or may at some free sizes.
@@ -243,6 +292,10 @@ void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
         static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), type.shape.size()).value());
     place_whole(state, node, axis);
     choose_strides(state, node, axis);
+    if (is_better_apart(state, node, axis)) {
+      state.leave_apart(node.outputs[0]);
+      continue;
+    }
     const TensorRef whole = state.allocate(node.outputs[0]);
     for (Placing& placing : placings_of(state, node, whole, axis)) {
       if (placing.refusal.empty()) {

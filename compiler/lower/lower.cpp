@@ -116,7 +116,8 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
   const std::vector<std::string> unread = ctx.attrs().unread();
   RLX_CHECK(unread.empty(), "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " +
                                 unread.front());
-  for (ValueId output : node.outputs) state.ref(output);
+  for (ValueId output : node.outputs)
+    if (state.joined(output) == nullptr) state.ref(output);
   tell_of_tuning(ctx.program(), first_step, first_choice);
   return true;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of what was joined along the same axis are read where they came from: a cut inside one part
-// of a concat, and outputs of a split that are those parts. An elementwise node of joined values of
-// which cuts alone are read is computed for each cut, whose operands are parts then. Exporters
-// write complex numbers so, as pairs that are joined behind each operation and cut before the next.
+// of a concat, outputs of a split that are those parts, and what a concat joins again. An
+// elementwise node of joined values of which cuts alone are read is computed for each cut, whose
+// operands are parts then. Exporters write complex numbers so, as pairs that are joined behind each
+// operation and cut before the next.
 #include <algorithm>
 
 #include "compiler/ops/lowering/positions.h"
@@ -93,6 +94,71 @@ bool read_split(Graph& graph, NodeId id) {
   return true;
 }
 
+// ---- concats of parts of concats ----
+
+// The parts of which a concat makes elements start .. end along its axis.
+std::vector<std::optional<ValueId>> parts_within(NodeEmitter& emitter, const Node& concat,
+                                                 size_t axis, int64_t start, int64_t end) {
+  std::vector<std::optional<ValueId>> parts;
+  int64_t first = 0;
+  for (const std::optional<ValueId>& input : concat.inputs) {
+    const int64_t last = first + static_cast<int64_t>(emitter.type(*input).shape[axis]);
+    if (start < last && first < end)
+      parts.emplace_back(cut_out(emitter, *input, axis, std::max(start, first) - first,
+                                 std::min(end, last) - first));
+    first = last;
+  }
+  return parts;
+}
+
+// What a concat that nothing else reads, or a cut of one, joins along this axis before it is joined
+// again.
+struct JoinedAgain {
+  Node concat;
+  int64_t start = 0;
+  int64_t end = 0;
+};
+
+std::optional<JoinedAgain> joined_again(const Graph& graph, ValueId part, size_t axis) {
+  const Shape& shape = graph.value(part).type.shape;
+  if (!sole_reader(graph, part) || graph.is_output(part) || shape[axis].is_free())
+    return std::nullopt;
+  const std::optional<Cut> cut = cut_of(graph, part);
+  if (cut && cut->axis != axis) return std::nullopt;
+  const Node* made_by = producer_of(graph, cut ? cut->x : part);
+  if (made_by == nullptr || made_by->op != OpId::concat || axis_of(*made_by, shape.size()) != axis)
+    return std::nullopt;
+  const bool is_free = std::any_of(
+      made_by->inputs.begin(), made_by->inputs.end(),
+      [&](const auto& input) { return graph.value(*input).type.shape[axis].is_free(); });
+  if (is_free) return std::nullopt;
+  return JoinedAgain{.concat = *made_by,
+                     .start = cut ? cut->start : 0,
+                     .end = cut ? cut->end : static_cast<int64_t>(shape[axis])};
+}
+
+bool join_parts_once(Graph& graph, NodeId id) {
+  const Node node = graph.node(id);
+  if (node.op != OpId::concat) return false;
+  const size_t axis = axis_of(node, graph.value(node.outputs[0]).type.shape.size());
+  NodeEmitter emitter(graph, id);
+  std::vector<std::optional<ValueId>> parts;
+  bool changed = false;
+  for (const std::optional<ValueId>& input : node.inputs) {
+    const std::optional<JoinedAgain> again = joined_again(graph, *input, axis);
+    if (!again) {
+      parts.push_back(input);
+      continue;
+    }
+    const auto within = parts_within(emitter, again->concat, axis, again->start, again->end);
+    parts.insert(parts.end(), within.begin(), within.end());
+    changed = true;
+  }
+  changed = changed && !parts.empty();
+  if (changed) graph.change_node(id, [&parts](Node& concat) { concat.inputs = std::move(parts); });
+  return changed;
+}
+
 // ---- cuts of elementwise nodes ----
 
 // The axis of an operand that broadcasting lays on axis `axis` of the result; nullopt where all of
@@ -180,6 +246,9 @@ size_t cut_joined(Module& module, const PassOptions& options, Diagnostics& diagn
     order = graph.order();
     for (const NodeId id : order)
       if (read_part(graph, id) || read_split(graph, id)) ++changed;
+    order = graph.order();
+    for (const NodeId id : order)
+      if (graph.contains(id) && join_parts_once(graph, id)) ++changed;
   }
   if (changed > 0) remove_dead(module, options, diagnostics);
   return changed;

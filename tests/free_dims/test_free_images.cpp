@@ -85,6 +85,13 @@ std::string network() {
     {"name": "add", "op": "add", "inputs": ["silu", "relu"], "outputs": ["half"]},
     {"name": "deep", "op": "conv", "inputs": ["half", "deep.w"], "outputs": ["deep"],
      "attributes": {"pads": [1, 1], "groups": 6}},
+    {"name": "kept", "op": "narrow", "inputs": ["half"], "outputs": ["kept"],
+     "attributes": {"axis": 1, "start": 1, "len": 3}},
+    {"name": "join", "op": "concat", "inputs": ["kept", "deep", "relu"], "outputs": ["joined"],
+     "attributes": {"axis": 1}},
+    {"name": "gate", "op": "tanh", "inputs": ["joined"], "outputs": ["gate"]},
+    {"name": "gates", "op": "adaptive_pool", "inputs": ["gate"], "outputs": ["gates"],
+     "attributes": {"kind": "mean", "out": [2, 2]}},
     {"name": "pool", "op": "pool", "inputs": ["deep"], "outputs": ["quarter"],
      "attributes": {"kind": "max", "kernel": [3, 3], "stride": [2, 2], "pads": [1, 1]}},
     {"name": "blur", "op": "pool", "inputs": ["quarter"], "outputs": ["blur"],
@@ -112,7 +119,7 @@ std::string network() {
     {"name": "flat", "op": "flatten", "inputs": ["four"], "outputs": ["flat"]},
     {"name": "head", "op": "matmul", "inputs": ["flat", "head.w"], "outputs": ["logits"]}
   ],
-  "outputs": ["logits", "linear", "sampled", "blocks"]
+  "outputs": ["logits", "linear", "sampled", "blocks", "gates"]
 })";
 }
 

@@ -50,6 +50,31 @@ TEST_CASE("a split into the parts of a concat is gone") {
   CHECK(apply(cut_joined, across) == 0);
 }
 
+TEST_CASE("what a concat joins again it joins of the first parts") {
+  const std::string five = joined_text(R"("x", "pair", "z", "pair")", "c");
+  Module nested = with_pairs(kJoinedPair + joined_text(R"("pair", "c", "x")", "d") +
+                             op_text("exp", R"("d")", "y"));
+  CHECK(apply_keeping_values(cut_joined, nested) == 1);
+  CHECK(node_lines(nested) == Lines{"concat(pair, x, z, x)", "exp(d)"});
+  // Whole parts, and half of one.
+  Module whole = with_pairs(five + part_text("c", "a", 1, 3) + ", " +
+                            joined_text(R"("x", "a")", "d") + op_text("exp", R"("d")", "y"));
+  CHECK(apply_keeping_values(cut_joined, whole) == 1);
+  CHECK(node_lines(whole) == Lines{"concat(x, pair, z)", "exp(d)"});
+  Module half = with_pairs(five + part_text("c", "a", 2, 3) + ", " +
+                           joined_text(R"("x", "a")", "d") + op_text("exp", R"("d")", "y"));
+  CHECK(apply_keeping_values(cut_joined, half) == 1);
+  CHECK(node_lines(half) ==
+        Lines{"narrow(pair)", "narrow(pair)", "concat(x, d.narrow, z, d.narrow.1)", "exp(d)"});
+  // Another axis; a cut that something else reads too.
+  check_stays(cut_joined, with_pairs(kJoinedPair + joined_text(R"("pair", "c")", "d", 1) +
+                                     op_text("exp", R"("d")", "y")));
+  check_stays(cut_joined,
+              with_pairs(five + part_text("c", "a", 1, 3) + ", " + joined_text(R"("x", "a")", "y") +
+                             op_text("exp", R"("a")", "e"),
+                         R"(["y", "e"])"));
+}
+
 TEST_CASE("elementwise nodes of which cuts alone are read are computed of parts") {
   // A complex product, whose other factor is no concat, and a sum before the cuts.
   Module module =

@@ -60,7 +60,7 @@ Transposition transposition_of(const StridedCopy& copy) {
   return t;
 }
 
-std::string transposition_refusal(const OfferContext&, const StridedCopy& copy) {
+std::string transposition_refusal(const StridedCopy& copy) {
   const Transposition t = transposition_of(copy);
   const LoopNest& loops = t.loops;
   if (loops.sizes.size() < 2) return "elements that step alike";
@@ -188,7 +188,8 @@ constexpr std::array kCopyOffers = {
     CopyOffer{.kernel = KernelId::transpose,
               .rank = 0,
               .estimate = Estimate::Bound,
-              .refusal = transposition_refusal,
+              .refusal = [](const OfferContext&,
+                            const StridedCopy& copy) { return transposition_refusal(copy); },
               .microseconds = copy_bound,
               .emit = emit_transposition,
               .takes_free_sizes = true},
@@ -217,6 +218,24 @@ void emit_strided_copy(const LowerOptions& options, Program& program, const Step
   CopyEmitter emitter{.program = program, .origin = origin, .words = at.word_use()};
   choice.row->emit(emitter, copy);
   note_offers(program, first_step, choice.row->kernel, std::move(choice.notes));
+}
+
+bool turns_elements(const TensorRef& from, const TensorRef& to) {
+  return transposition_refusal({.from = from, .to = to}).empty();
+}
+
+void emit_joined_copy(const LowerOptions& options, Program& program, const Step& origin,
+                      const JoinedParts& from, const TensorRef& to) {
+  const OfferContext at(options, &program);
+  const ElementStorage storage = raw_storage(element_bytes(to.dtype()));
+  Region region{.output = to,
+                .output_storage = storage,
+                .operands = {},
+                .element_text = "return x1;\n",
+                .subject = "strided copy",
+                .words = at.word_use()};
+  append_joined(region.operands, from, storage);
+  emit_region(program, origin, region);
 }
 
 std::vector<std::string> copy_offer_names() {

@@ -84,10 +84,18 @@ struct RegionInputs {
 RegionInputs gather_inputs(LowerContext& ctx) {
   RegionInputs inputs;
   std::map<BufferId, std::vector<size_t>> seen;  // operands by the buffer that they lie in
+  std::map<ValueId, size_t> joined;              // the first parts of values that stand in parts
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     if (!ctx.has_input(i)) {
       inputs.names.emplace_back();
       inputs.dtypes.push_back(DType::f32);
+      continue;
+    }
+    inputs.dtypes.push_back(ctx.input_type(i).dtype);
+    if (const JoinedParts* parts = ctx.state().joined(*ctx.node().inputs[i])) {
+      const auto [first, added] = joined.try_emplace(*ctx.node().inputs[i], inputs.operands.size());
+      if (added) append_joined(inputs.operands, *parts, element_storage(ctx.input_type(i).dtype));
+      inputs.names.push_back("x" + std::to_string(first->second + 1));
       continue;
     }
     const RegionOperand operand{.view = ctx.input(i),
@@ -102,7 +110,6 @@ RegionInputs gather_inputs(LowerContext& ctx) {
       inputs.operands.push_back(operand);
     }
     inputs.names.push_back("x" + std::to_string(index + 1));
-    inputs.dtypes.push_back(ctx.input_type(i).dtype);
   }
   return inputs;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <span>
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/elementwise_loops.h"
@@ -32,6 +33,18 @@ struct Stream {
   Strides strides;    // per loop, in elements, signed
   Dim start = 0;      // index of the first element, from the lowest
   bool wide = false;  // four neighbours in one access
+  // Of a part of an operand: coordinates of the loop that it begins and ends at, and the elements
+  // that it would have before it.
+  struct Part {
+    size_t first = 0;  // the stream with which the operand begins
+    size_t loop = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+    Dim before = 0;
+  };
+  std::optional<Part> part = {};
+
+  [[nodiscard]] bool continues() const { return part && part->begin > 0; }
 };
 
 // Where an element stands along one axis of the output.
@@ -97,6 +110,7 @@ Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& 
 
 bool can_be_wide(const Program& program, const Stream& stream) {
   if (stream.start != 0 || stream.strides.empty() || stream.strides.back() != 1) return false;
+  if (stream.part && stream.part->before % kVectorWidth != 0) return false;
   for (size_t i = 0; i + 1 < stream.strides.size(); ++i) {
     if (stream.strides[i] % kVectorWidth != 0) return false;
   }
@@ -105,6 +119,20 @@ bool can_be_wide(const Program& program, const Stream& stream) {
 
 bool calls_functions(const Region& region) {
   return region.cost > kMostInlineCost;
+}
+
+// The streams of the operand that begins with this one.
+std::span<const Stream> parts_of(const RegionPlan& plan, size_t first) {
+  size_t end = first + 1;
+  while (end < plan.operands_end && plan.streams[end].continues()) ++end;
+  return std::span(plan.streams).subspan(first, end - first);
+}
+
+// True where no item's lanes lie in two parts.
+bool lanes_share_parts(const RegionPlan& plan, std::span<const Stream> parts) {
+  return parts.front().part->loop + 1 < plan.loops.sizes.size() ||
+         std::all_of(parts.begin(), parts.end(),
+                     [](const Stream& part) { return part.part->begin % kVectorWidth == 0; });
 }
 
 void choose_width(const Program& program, const Region& region, RegionPlan& plan) {
@@ -132,6 +160,10 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
     plan.has_tail = sizes.back() % kVectorWidth != 0;
     plan.items = ceil_div(count, kVectorWidth);
     for (Stream& stream : plan.streams) stream.wide = can_be_wide(program, stream);
+    for (Stream& stream : plan.streams) {
+      if (stream.part && !lanes_share_parts(plan, parts_of(plan, stream.part->first)))
+        stream.wide = false;
+    }
   }
 }
 
@@ -153,6 +185,34 @@ List reordered(const List& list, const std::vector<size_t>& order) {
   return result;
 }
 
+// The output's shape, or the part of it that a part of an operand covers.
+Shape covered_shape(const RegionOperand& operand, const Shape& shape) {
+  if (!operand.joined) return shape;
+  const uint32_t from_end = operand.joined->axis_from_end;
+  RLX_CHECK(from_end <= operand.view.shape().size(), "axis of a part");
+  Shape covered = shape;
+  covered[shape.size() - from_end] = operand.view.shape()[operand.view.shape().size() - from_end];
+  return covered;
+}
+
+// Along this axis alone.
+Strides axis_steps(const Shape& shape, uint32_t axis_from_end) {
+  RLX_CHECK(axis_from_end >= 1 && axis_from_end <= shape.size(), "axis of a coordinate");
+  Strides steps(shape.size(), 0);
+  steps[shape.size() - axis_from_end] = 1;
+  return steps;
+}
+
+Stream::Part part_of(const RegionOperand& operand, const Strides& steps, const Strides& strides) {
+  const auto loop = static_cast<size_t>(std::find(steps.begin(), steps.end(), 1) - steps.begin());
+  const Shape& shape = operand.view.shape();
+  const int64_t begin = operand.joined->begin;
+  return {.loop = loop,
+          .begin = begin,
+          .end = begin + static_cast<int64_t>(shape[shape.size() - operand.joined->axis_from_end]),
+          .before = strides.at(loop) * begin};
+}
+
 RegionPlan make_plan(const Program& program, const Region& region) {
   RegionPlan plan;
   plan.counts_outside = region.counts_outside;
@@ -160,7 +220,7 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   plan.streams.push_back(make_stream(0, region.output, region.output_storage, shape));
   for (const RegionOperand& operand : region.operands) {
     plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view,
-                                       operand.storage, shape));
+                                       operand.storage, covered_shape(operand, shape)));
   }
   plan.operands_end = plan.streams.size();
   for (const RegionOperand& output : region.more_outputs) {
@@ -170,19 +230,21 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   const std::vector<size_t> order = output_order(region.output);
   std::vector<Strides> strides{reordered(region.output.strides, order)};
   for (const RegionOperand& operand : region.operands) {
-    strides.push_back(
-        reordered(broadcast_strides(operand.view.shape(), operand.view.strides, shape), order));
+    strides.push_back(reordered(broadcast_strides(operand.view.shape(), operand.view.strides,
+                                                  covered_shape(operand, shape)),
+                                order));
   }
   for (const RegionOperand& output : region.more_outputs)
     strides.push_back(reordered(output.view.strides, order));
   // A coordinate counts like a tensor that steps along its axis alone, which keeps that axis a loop
   // of its own.
   for (const uint32_t axis_from_end : region.coordinates) {
-    RLX_CHECK(axis_from_end >= 1 && axis_from_end <= shape.size(), "axis of a coordinate");
-    Strides steps(shape.size(), 0);
-    steps[shape.size() - axis_from_end] = 1;
-    strides.push_back(reordered(steps, order));
+    strides.push_back(reordered(axis_steps(shape, axis_from_end), order));
     plan.coordinates.push_back({.name = coordinate_name(axis_from_end), .steps = {}});
+  }
+  for (const RegionOperand& operand : region.operands) {
+    if (operand.joined)
+      strides.push_back(reordered(axis_steps(shape, operand.joined->axis_from_end), order));
   }
   plan.loops = coalesce_loops(reordered(shape, order), strides);
   for (size_t k = 0; k < plan.coordinates.size(); ++k) {
@@ -193,6 +255,15 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     plan.streams[k].strides = plan.loops.strides[k];
     const int64_t bytes = plan.streams[k].view.byte_range().length_bytes.range().most;
     plan.farthest = std::max(plan.farthest, bytes / plan.streams[k].storage.bytes);
+  }
+  size_t next_axis = plan.streams.size() + plan.coordinates.size();
+  size_t first = 0;
+  for (size_t k = 0; k < region.operands.size(); ++k) {
+    if (!region.operands[k].joined) continue;
+    Stream& stream = plan.streams[k + 1];
+    if (!region.operands[k].continues()) first = k + 1;
+    stream.part = part_of(region.operands[k], plan.loops.strides[next_axis++], stream.strides);
+    stream.part->first = first;
   }
   choose_width(program, region, plan);
   return plan;
@@ -232,6 +303,10 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
     sum = empty && stride > 0 ? term : sum + (stride > 0 ? " + " : " - ") + term;
     empty = false;
   }
+  // Wraps round below the part, where the index is not used.
+  if (stream.part && stream.part->before != 0)
+    sum += (stream.part->before > 0 ? " - " : " + ") +
+           index_number(plan, magnitude(stream.part->before));
   return "const " + index_type(plan) + " i" + std::to_string(stream.number) + " = " + sum + ";\n";
 }
 
@@ -275,38 +350,95 @@ std::string lane_text(const Stream& stream, uint32_t lane) {
   return "rlx_i32((" + word + ") & 0xFFu)";
 }
 
-// Declares the locals x<number>_<lane> of all lanes.
-std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
+// The elements of all lanes, and what must stand before they are read.
+struct LaneLoads {
+  std::string before;
+  std::vector<std::string> values;
+};
+
+LaneLoads lane_loads(const RegionPlan& plan, const Stream& stream) {
   const std::string number = std::to_string(stream.number);
   const std::string& name = stream.storage.name;
-  std::string text;
+  LaneLoads loads;
   if (stream.wide) {
     const std::string index = "rlx_i64(i" + number + ")";
     if (name == "f32" || name == "f16" || name == "bf16") {
-      text += "const rlx_vec4 v" + number + " = rlx_load4_" + name + "(" + pointer(stream) + ", " +
-              index + ");\n";
+      loads.before = "const rlx_vec4 v" + number + " = rlx_load4_" + name + "(" + pointer(stream) +
+                     ", " + index + ");\n";
     } else {
       static constexpr const char* kTypes[] = {"", "rlx_u32", "rlx_uvec2", "", "rlx_uvec4"};
-      text += std::string("const ") + kTypes[stream.storage.bytes] + " v" + number + " = rlx_raw" +
-              std::to_string(kVectorWidth * stream.storage.bytes) + "(" + pointer(stream) + ", " +
-              index + " * " + std::to_string(stream.storage.bytes) + ");\n";
+      loads.before = std::string("const ") + kTypes[stream.storage.bytes] + " v" + number +
+                     " = rlx_raw" + std::to_string(kVectorWidth * stream.storage.bytes) + "(" +
+                     pointer(stream) + ", " + index + " * " + std::to_string(stream.storage.bytes) +
+                     ");\n";
     }
   }
   const Dim stride = stream.strides.empty() ? Dim() : stream.strides.back();
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
-    std::string value;
     if (stream.wide) {
-      value = lane_text(stream, lane);
-    } else if (stride == 0 && lane > 0) {
-      value = "x" + number + "_0";
-    } else {
-      const Dim step = stride * lane;
-      std::string index = "i" + number;
-      if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, magnitude(step));
-      value = load_call(stream, index);
+      loads.values.push_back(lane_text(stream, lane));
+      continue;
     }
+    const Dim step = stride * lane;
+    std::string index = "i" + number;
+    if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, magnitude(step));
+    loads.values.push_back(load_call(stream, index));
+  }
+  return loads;
+}
+
+// Statements of which those of the part that holds the coordinate run.
+template <typename PartText>
+std::string by_part(const RegionPlan& plan, std::span<const Stream> parts,
+                    const std::string& coordinate, const PartText& text_of) {
+  std::string text;
+  for (const Stream& part : parts) {
+    const bool last = part.number == parts.back().number;
+    text += (text.empty() ? "" : " else ");
+    text += last ? std::string("{\n")
+                 : "if (" + coordinate + " < " + index_number(plan, part.part->end) + ") {\n";
+    text += text_of(part) + "}";
+  }
+  return text + "\n";
+}
+
+// Declares the locals x<number>_<lane> of all lanes of an operand in parts.
+std::string joined_load_text(const RegionPlan& plan, std::span<const Stream> parts) {
+  const Stream& first = parts.front();
+  const auto local = [&](uint32_t lane) {
+    return "x" + std::to_string(first.number) + "_" + std::to_string(lane);
+  };
+  std::string text;
+  for (uint32_t lane = 0; lane < plan.width; ++lane)
+    text += first.storage.compute + " " + local(lane) + " = " + first.storage.compute + "(0);\n";
+  const std::string coordinate = "c" + std::to_string(first.part->loop);
+  if (lanes_share_parts(plan, parts)) {
+    return text + by_part(plan, parts, coordinate, [&](const Stream& part) {
+             const LaneLoads loads = lane_loads(plan, part);
+             std::string body = loads.before;
+             for (uint32_t lane = 0; lane < plan.width; ++lane)
+               body += local(lane) + " = " + loads.values[lane] + ";\n";
+             return body;
+           });
+  }
+  for (uint32_t lane = 0; lane < plan.width; ++lane) {
+    text += by_part(plan, parts, coordinate + " + " + index_number(plan, lane),
+                    [&](const Stream& part) {
+                      return local(lane) + " = " + lane_loads(plan, part).values[lane] + ";\n";
+                    });
+  }
+  return text;
+}
+
+// Declares the locals x<number>_<lane> of all lanes.
+std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
+  const LaneLoads loads = lane_loads(plan, stream);
+  const std::string number = std::to_string(stream.number);
+  const bool repeats = !stream.wide && (stream.strides.empty() || stream.strides.back() == 0);
+  std::string text = loads.before;
+  for (uint32_t lane = 0; lane < plan.width; ++lane) {
     text += "const " + stream.storage.compute + " x" + number + "_" + std::to_string(lane) + " = " +
-            value + ";\n";
+            (repeats && lane > 0 ? "x" + number + "_0" : loads.values[lane]) + ";\n";
   }
   return text;
 }
@@ -331,7 +463,8 @@ std::string result_locals(const RegionPlan& plan, const std::string& suffix) {
 std::string element_call(const RegionPlan& plan, const std::string& suffix,
                          const std::string& lane) {
   std::string text;
-  for (size_t k = 1; k < plan.operands_end; ++k) text += ", x" + std::to_string(k) + suffix;
+  for (size_t k = 1; k < plan.operands_end; ++k)
+    if (!plan.streams[k].continues()) text += ", x" + std::to_string(k) + suffix;
   for (const Coordinate& coordinate : plan.coordinates) {
     const bool moves = !lane.empty() && !coordinate.steps.empty() && coordinate.steps.back() == 1;
     text += ", " + coordinate.name + (moves ? " + " + lane : "");
@@ -391,8 +524,19 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
   };
   for (size_t k = 1; k < plan.operands_end; ++k) {
     const Stream& stream = plan.streams[k];
-    text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " +
-            load_call(stream, index(stream)) + ";\n";
+    if (stream.continues()) continue;
+    const std::string name = "x" + std::to_string(k);
+    if (!stream.part) {
+      text += "const " + stream.storage.compute + " " + name + " = " +
+              load_call(stream, index(stream)) + ";\n";
+      continue;
+    }
+    const bool moves = !lane.empty() && stream.part->loop + 1 == plan.loops.sizes.size();
+    const std::string coordinate = "c" + std::to_string(stream.part->loop);
+    text += stream.storage.compute + " " + name + " = " + stream.storage.compute + "(0);\n";
+    text += by_part(
+        plan, parts_of(plan, k), coordinate + (moves ? " + " + lane : ""),
+        [&](const Stream& part) { return name + " = " + load_call(part, index(part)) + ";\n"; });
   }
   const std::string offset = lane.empty() ? "" : signed_text(plan, lane);
   text += result_locals(plan, "");
@@ -410,7 +554,11 @@ std::string item_text(const RegionPlan& plan) {
   for (const Coordinate& coordinate : plan.coordinates) text += coordinate_local(plan, coordinate);
   if (plan.width == 1) return text + scalar_text(plan, "");
   std::string wide;
-  for (size_t k = 1; k < plan.operands_end; ++k) wide += wide_load_text(plan, plan.streams[k]);
+  for (size_t k = 1; k < plan.operands_end; ++k) {
+    const Stream& stream = plan.streams[k];
+    if (stream.continues()) continue;
+    wide += stream.part ? joined_load_text(plan, parts_of(plan, k)) : wide_load_text(plan, stream);
+  }
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
     const std::string number = std::to_string(lane);
     wide += result_locals(plan, "_" + number);
@@ -435,6 +583,7 @@ std::string item_text(const RegionPlan& plan) {
 std::string element_function(const Region& region) {
   std::string parameters;
   for (size_t k = 0; k < region.operands.size(); ++k) {
+    if (region.operands[k].continues()) continue;
     parameters += ", " + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
   }
   for (const uint32_t axis_from_end : region.coordinates)
@@ -500,10 +649,14 @@ Dim distinct_bytes(const Stream& stream) {
 }
 
 std::string reason_text(const Region& region, const RegionPlan& plan) {
-  const size_t inputs = region.operands.size();
-  std::string text = region.subject + ", " + std::to_string(inputs) +
-                     (inputs == 1 ? " input" : " inputs") + ", vector width " +
-                     std::to_string(plan.width);
+  const auto inputs = static_cast<size_t>(
+      std::count_if(region.operands.begin(), region.operands.end(),
+                    [](const RegionOperand& operand) { return !operand.continues(); }));
+  std::string text =
+      region.subject + ", " + std::to_string(inputs) + (inputs == 1 ? " input" : " inputs");
+  if (inputs < region.operands.size())
+    text += " in " + std::to_string(region.operands.size()) + " parts where they stand";
+  text += ", vector width " + std::to_string(plan.width);
   if (!plan.width_reason.empty()) text += " (" + plan.width_reason + ")";
   if (plan.wide_index()) text += ", 64-bit indices";
   return text;
@@ -530,15 +683,16 @@ bool has_free_sizes(const RegionPlan& plan) {
          });
 }
 
-// Words are there in the pointers that the region does not have; what steps backwards begins
-// elsewhere for each size. One loop divides by nothing, several divide by their sizes, which costs
-// a division where it were a constant.
+// Words are there in the pointers that the region does not have; what steps backwards, or is a
+// part, begins elsewhere for each size. One loop divides by nothing, several divide by their sizes,
+// which costs a division where it were a constant.
 bool takes_words(const RegionPlan& plan, WordUse use) {
   if (use == WordUse::Never || plan.loops.sizes.empty()) return false;
   if (use != WordUse::Always && plan.loops.sizes.size() > 1) return false;
   if (has_free_sizes(plan) || plan.wide_index()) return false;
-  const bool steps_back = std::any_of(plan.streams.begin(), plan.streams.end(),
-                                      [](const Stream& stream) { return stream.start != 0; });
+  const bool steps_back =
+      std::any_of(plan.streams.begin(), plan.streams.end(),
+                  [](const Stream& stream) { return stream.start != 0 || stream.part; });
   const size_t used = plan.streams.size() + (plan.counts_outside ? 1 : 0);
   constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
   return !steps_back && words_wanted(plan) <= (RLX_REGION_BUFFERS - used) * kWordsOfPointer;
@@ -583,6 +737,18 @@ ElementStorage raw_storage(uint32_t bytes) {
       return {.name = "i64", .compute = "rlx_i64", .bytes = 8};
     default:
       RLX_CHECK(false, "raw elements of " + std::to_string(bytes) + " bytes");
+  }
+}
+
+void append_joined(std::vector<RegionOperand>& operands, const JoinedParts& parts,
+                   const ElementStorage& storage) {
+  int64_t begin = 0;
+  for (const TensorRef& part : parts.parts) {
+    const auto from_end = static_cast<uint32_t>(part.shape().size() - parts.axis);
+    operands.push_back({.view = part,
+                        .storage = storage,
+                        .joined = JoinedAt{.axis_from_end = from_end, .begin = begin}});
+    begin += static_cast<int64_t>(part.shape()[parts.axis]);
   }
 }
 

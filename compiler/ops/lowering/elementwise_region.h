@@ -2,12 +2,14 @@
 // One dispatch of the region kernel: strided operands, outputs, and the code of one element.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "compiler/dispatch/program.h"
 #include "compiler/dispatch/size_words.h"
+#include "compiler/ops/lowering/lower_context.h"
 
 namespace rlx {
 
@@ -22,15 +24,31 @@ ElementStorage element_storage(DType dtype);
 // Unsigned storage of the same size, for copies that keep every bit.
 ElementStorage raw_storage(uint32_t bytes);
 
+// A part of an operand that stands in several: where it begins along an axis of the output, counted
+// from its end. Its view has the part's size there.
+struct JoinedAt {
+  uint32_t axis_from_end = 1;
+  int64_t begin = 0;
+};
+
 struct RegionOperand {
   TensorRef view;  // broadcasts to the output's shape
   ElementStorage storage;
+  // Parts stand one behind the other in the list; the first, which begins at 0, gives the operand
+  // its name.
+  std::optional<JoinedAt> joined = {};
+
+  [[nodiscard]] bool continues() const { return joined && joined->begin > 0; }
 };
+// The operand whose parts these are.
+void append_joined(std::vector<RegionOperand>& operands, const JoinedParts& parts,
+                   const ElementStorage& storage);
 
 struct Region {
   TensorRef output;  // any strides
   ElementStorage output_storage;
-  std::vector<RegionOperand> operands;  // seen as x1, x2, ... in order
+  // Seen as x1, x2, ... in order; an operand in parts by the number of the first.
+  std::vector<RegionOperand> operands;
   std::string
       element_text;  // statements over x1, x2, ...; ends in "return <output's compute type>;"
   // Outputs behind the first, of its shape: the statements set r1, r2, ... in order. With the

@@ -133,14 +133,25 @@ TensorRef LoweringState::allocate(ValueId id) {
   if (const std::optional<TensorRef>& place = places_.at(index_of(id))) {
     set_ref(id, *place);
   } else if (channels_last_[index_of(id)]) {
-    set_ref(id, stored_as(value.type, channels_last_strides(value.type.shape),
-                          value.name + ".channels_last"));
-  } else if (const auto found = strides_.find(id); found != strides_.end()) {
-    set_ref(id, stored_as(value.type, found->second, value.name + ".turned"));
+    set_ref(id, stored_as(value.type, fresh_strides(id), value.name + ".channels_last"));
+  } else if (strides_.contains(id)) {
+    set_ref(id, stored_as(value.type, fresh_strides(id), value.name + ".turned"));
   } else {
     set_ref(id, scratch(value.type, value.name));
   }
   return *refs_[index_of(id)];
+}
+
+Strides LoweringState::fresh_strides(ValueId id) const {
+  const Shape& shape = graph.value(id).type.shape;
+  if (channels_last_[index_of(id)]) return channels_last_strides(shape);
+  const auto found = strides_.find(id);
+  return found == strides_.end() ? dense_strides(shape) : found->second;
+}
+
+void LoweringState::join(ValueId id, JoinedParts parts) {
+  for (const TensorRef& part : parts.parts) values_in_[part.buffer].push_back(id);
+  joined_[id] = std::move(parts);
 }
 
 void LoweringState::place(ValueId id, TensorRef ref) {
@@ -192,7 +203,8 @@ std::vector<ValueId> LoweringState::values_in(BufferId buffer) const {
   const auto known = values_in_.find(buffer);
   if (known == values_in_.end()) return values;
   for (const ValueId id : known->second) {
-    if (refs_[index_of(id)]->buffer == buffer) values.push_back(id);
+    // A value in parts lies in the buffers of all of them.
+    if (joined(id) != nullptr || refs_[index_of(id)]->buffer == buffer) values.push_back(id);
   }
   return values;
 }
@@ -321,6 +333,16 @@ uint32_t OfferContext::alignment(const TensorRef& ref) const {
 void LowerContext::copy(const TensorRef& from, const TensorRef& to, const std::string& why) {
   const size_t first_step = program().steps.size();
   emit_copy(state_->options, program(), new_step(), from, to);
+  tell_why(first_step, why);
+}
+
+void LowerContext::copy(const JoinedParts& from, const TensorRef& to, const std::string& why) {
+  const size_t first_step = program().steps.size();
+  emit_joined_copy(state_->options, program(), new_step(), from, to);
+  tell_why(first_step, why);
+}
+
+void LowerContext::tell_why(size_t first_step, const std::string& why) {
   if (why.empty()) return;
   for (size_t i = first_step; i < program().steps.size(); ++i) {
     std::string& reason = program().steps[i].reason;

@@ -13,6 +13,7 @@
 #include "compiler/dispatch/size_words.h"
 #include "compiler/dispatch/target.h"
 #include "compiler/ops/op_def.h"
+#include "schema/kernel_params.h"
 
 namespace rlx {
 
@@ -75,6 +76,12 @@ class OfferContext {
   const Program* program_;
 };
 
+// What stands for a concat that is never made: its parts where they stand, along this axis.
+struct JoinedParts {
+  size_t axis = 0;
+  std::vector<TensorRef> parts;
+};
+
 // Where each value of the graph lives; grows as nodes are lowered in order.
 class LoweringState {
  public:
@@ -122,6 +129,17 @@ class LoweringState {
   }
   // A fresh buffer of this value is to have these strides, which leave no gaps.
   void store_as(ValueId id, Strides strides) { strides_[id] = std::move(strides); }
+  // The strides that a fresh buffer of this value is to have.
+  [[nodiscard]] Strides fresh_strides(ValueId id) const;
+  // A concat is not to be made: all that reads it are elementwise nodes, which read its parts.
+  void leave_apart(ValueId id) { apart_.insert(id); }
+  [[nodiscard]] bool is_left_apart(ValueId id) const { return apart_.contains(id); }
+  void join(ValueId id, JoinedParts parts);
+  // The parts that stand for a value; nullptr where it stands as one.
+  [[nodiscard]] const JoinedParts* joined(ValueId id) const {
+    const auto found = joined_.find(id);
+    return found == joined_.end() ? nullptr : &found->second;
+  }
   // True where allocate() would put the value into a given place instead of a fresh buffer.
   [[nodiscard]] bool has_place(ValueId id) const { return places_.at(index_of(id)).has_value(); }
   // The values lowered so far whose views lie in the buffer.
@@ -156,6 +174,8 @@ class LoweringState {
   std::map<BufferId, std::vector<ValueId>> values_in_;  // those that lie in it, or once did
   std::vector<bool> channels_last_;
   std::map<ValueId, Strides> strides_;
+  std::set<ValueId> apart_;
+  std::map<ValueId, JoinedParts> joined_;
   std::map<ValueId, std::string> refused_;
 };
 
@@ -189,6 +209,8 @@ class LowerContext : public NodeContext, public OfferContext {
   }
   // A byte copy between views of equal type; `why` goes before its reason.
   void copy(const TensorRef& from, const TensorRef& to, const std::string& why = {});
+  // The same of several views side by side.
+  void copy(const JoinedParts& from, const TensorRef& to, const std::string& why = {});
 
   Program& program() { return state_->program; }
   LoweringState& state() { return *state_; }
@@ -196,6 +218,8 @@ class LowerContext : public NodeContext, public OfferContext {
   [[nodiscard]] Step new_step() const;
 
  private:
+  // Puts `why` before the reasons of the steps from `first_step` on.
+  void tell_why(size_t first_step, const std::string& why);
   LoweringState* state_;
 };
 
@@ -206,6 +230,13 @@ TensorRef dense_ref(BufferId buffer, const TensorType& type);
 // region kernel, or transpose where that coalesces.
 void emit_strided_copy(const LowerOptions& options, Program& program, const Step& origin,
                        const TensorRef& from, const TensorRef& to);
+// Whether such a copy goes through tiles, as the elements' order differs.
+bool turns_elements(const TensorRef& from, const TensorRef& to);
+// Emits one copy of views that lie side by side in `to` along an axis, at most
+// kMostJoinedCopies.
+inline constexpr size_t kMostJoinedCopies = RLX_REGION_BUFFERS - 1;
+void emit_joined_copy(const LowerOptions& options, Program& program, const Step& origin,
+                      const JoinedParts& from, const TensorRef& to);
 // What may be left out of the table of its kernels: not the region, which takes every copy.
 std::vector<std::string> copy_offer_names();
 

@@ -62,18 +62,81 @@ bool evaluate_concat(EvaluateContext& ctx) {
   return true;
 }
 
+// The parts stay where they stand, in the order of elements that the whole would have.
+void leave_apart(LowerContext& ctx, size_t axis) {
+  const ValueId output = ctx.node().outputs[0];
+  TensorRef whole = dense_ref({}, ctx.output_type(0));
+  whole.strides = ctx.state().fresh_strides(output);
+  JoinedParts joined{.axis = axis, .parts = {}};
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    const TensorRef x = ctx.input(i);
+    TensorRef slot = whole;
+    slot.type = x.type;
+    if (!turns_elements(x, slot)) {
+      joined.parts.push_back(x);
+      continue;
+    }
+    const bool is_last = ctx.state().stores_channels_last(output);
+    joined.parts.push_back(is_last ? ctx.channels_last(x) : ctx.dense(x));
+  }
+  ctx.state().join(output, std::move(joined));
+}
+
+// Copies of neighbours that are made at once.
+struct JoinedCopy {
+  JoinedParts from;
+  TensorRef to;
+  std::string why;
+};
+
+void emit_copy(LowerContext& ctx, JoinedCopy& copy) {
+  if (copy.from.parts.size() == 1) {
+    ctx.copy(copy.from.parts.front(), copy.to, copy.why);
+  } else if (!copy.from.parts.empty()) {
+    ctx.copy(copy.from, copy.to, copy.why);
+  }
+  copy.from.parts.clear();
+}
+
 bool lower_concat(LowerContext& ctx) {
+  const size_t rank = ctx.output_type(0).shape.size();
+  const auto axis = static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), rank).value());
+  if (ctx.state().is_left_apart(ctx.node().outputs[0])) {
+    leave_apart(ctx, axis);
+    return true;
+  }
   const TensorRef y = ctx.output(0);
-  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.shape().size()).value();
+  JoinedCopy copy{.from = {.axis = axis, .parts = {}}, .to = y, .why = {}};
   Dim start = 0;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     const TensorRef x = ctx.input(i);
-    TensorRef slot = shifted(y, start * y.strides[static_cast<size_t>(axis)]);
+    TensorRef slot = shifted(y, start * y.strides[axis]);
     slot.type = x.type;
-    start += x.shape()[static_cast<size_t>(axis)];
-    if (!is_same_place(x, slot))
-      ctx.copy(x, slot, ctx.state().place_refusal(*ctx.node().inputs[i]));
+    start += x.shape()[axis];
+    if (is_same_place(x, slot)) {
+      emit_copy(ctx, copy);
+      continue;
+    }
+    // Sizes along the axis are told as numbers, and tiles and dense ranges have copies of their
+    // own.
+    const bool alone = x.shape()[axis].is_free() || element_count(x.shape()) == 0 ||
+                       turns_elements(x, slot) || (x.dense() && slot.dense());
+    if (alone || copy.from.parts.size() == kMostJoinedCopies) emit_copy(ctx, copy);
+    const std::string why = ctx.state().place_refusal(*ctx.node().inputs[i]);
+    if (alone) {
+      ctx.copy(x, slot, why);
+      continue;
+    }
+    if (copy.from.parts.empty()) {
+      copy.to = slot;
+      copy.why = why;
+    } else {
+      copy.to.type.shape[axis] += x.shape()[axis];
+      if (copy.why.find(why) == std::string::npos) copy.why += "; " + why;
+    }
+    copy.from.parts.push_back(x);
   }
+  emit_copy(ctx, copy);
   return true;
 }
 

@@ -21,7 +21,6 @@ bool coop_multiplies(const OfferContext& at, DType dtype) {
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
-  if (product.y_lines) return "a result whose lines stand apart";
   const DType dtype = product.a.ref.dtype();
   if (!coop_multiplies(at, dtype) || product.b.ref.dtype() != dtype) {
     return "operands of " + std::string(name_of(dtype)) + " and " +

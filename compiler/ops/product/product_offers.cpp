@@ -55,7 +55,7 @@ constexpr std::array kProductOffers = {
                   .microseconds = coop_time,
                   .emit = emit_coop,
                   .takes_free_sizes = true},
-                 false,
+                 true,
                  true},
     ProductOffer{{.kernel = {},
                   .form = "library",

@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_coop_lower.h"
 #include "compiler/ops/product/matmul_coop_tiles.h"
+#include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/ops/vision/conv_offers.h"
 #include "compiler/ops/vision/conv_rows.h"
@@ -29,11 +30,6 @@ TensorRef as_lines(const TensorRef& ref) {
   lines.type.shape = {element_count(shape) / shape[1], shape[1]};
   lines.strides = {pixel_pitch(ref).value(), 1};
   return lines;
-}
-
-// Whether y is stored as the product makes it.
-bool takes_lines(const TensorRef& y) {
-  return pixel_pitch(y) == y.shape()[1];
 }
 
 AddedOperand added_lines(const TensorRef& ref) {
@@ -161,7 +157,7 @@ bool emit(LowerContext& ctx, const Convolution& given) {
   const int64_t own_depth = depth_of(conv);
   const int64_t filters = conv.group_out * bundled;
   TensorRef y = conv.y;
-  if (!takes_lines(y)) {
+  if (!pixel_pitch(y)) {
     y = ctx.scratch(y.type, "channels_last");
     y.strides = channels_last_strides(y.shape());
   }
@@ -177,6 +173,8 @@ bool emit(LowerContext& ctx, const Convolution& given) {
                   .activation = conv.activation,
                   .residual_first = true,
                   .note = "channels last"};
+  if (product.y.strides[0] != filters)
+    product.y_lines = ProductLines{.batch = {}, .line = product.y.strides[0]};
   if (conv.bias) product.bias = AddedOperand{.ref = *conv.bias, .m = 0, .n = conv.bias->strides[0]};
   if (conv.residual) product.residual = added_lines(ctx.channels_last(*conv.residual));
   if (is_bundled) {
@@ -214,6 +212,16 @@ std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& pro
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
   const std::string refusal = coop_refusal(at, problem);
   return refusal.empty() ? conv_rows_refusal(at, problem, conv_coop_time(at, problem)) : refusal;
+}
+
+std::string conv_coop_place_refusal(const TensorRef& place) {
+  const std::optional<Dim> pitch = pixel_pitch(place);
+  if (!pitch) return "cooperative matrices write images channels last";
+  const int64_t vector_bytes = kVectorElements * element_bytes(place.dtype());
+  const bool in_vectors = place.shape()[1].divides_by(kVectorElements);
+  const bool aligned =
+      pitch->divides_by(kVectorElements) && place.offset_bytes.divides_by(vector_bytes);
+  return in_vectors && !aligned ? "cooperative matrices write aligned vectors" : "";
 }
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {

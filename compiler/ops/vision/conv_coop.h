@@ -18,6 +18,9 @@ bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem);
 std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_elements(LowerContext& ctx, const ConvProblem& problem);
 
+// Why both cannot write there.
+std::string conv_coop_place_refusal(const TensorRef& place);
+
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem);
 
 }  // namespace rlx

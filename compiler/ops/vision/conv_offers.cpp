@@ -2,11 +2,14 @@
 // The rows of the table of convolutions.
 #include "compiler/ops/vision/conv_offers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_lanes_lower.h"
 #include "compiler/ops/vision/conv_coop.h"
+#include "compiler/ops/vision/conv_dispatch.h"
 #include "compiler/ops/vision/conv_lanes.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/ops/vision/conv_wgmma.h"
@@ -14,12 +17,10 @@
 namespace rlx {
 namespace {
 
-std::string coop_place_refusal(const TensorRef&) {
-  return "cooperative matrices write dense results";
-}
-
 std::string channels_place_refusal(const TensorRef& place) {
-  return place.strides[1] == 1 ? "" : "conv writes images channels last here";
+  const bool fits =
+      has_channel_vectors(place) && place.offset_bytes.divides_by(channel_vector_bytes(place));
+  return fits ? "" : "conv writes aligned vectors of channels here";
 }
 
 constexpr ConvLayouts kPlanes = {.place_refusal = planes_place_refusal};
@@ -71,7 +72,7 @@ constexpr std::array kConvOffers = {
                .adds_residual = true,
                .x_channels_last = true,
                .filters = FilterOrder::ChannelsLast,
-               .place_refusal = coop_place_refusal}},
+               .place_refusal = conv_coop_place_refusal}},
     ConvOffer{{.kernel = KernelId::matmul_coop,
                .form = "elements",
                .rank = 0,
@@ -82,7 +83,7 @@ constexpr std::array kConvOffers = {
               {.y_channels_last = true,
                .adds_residual = true,
                .filters = FilterOrder::ChannelsLast,
-               .place_refusal = coop_place_refusal}},
+               .place_refusal = conv_coop_place_refusal}},
     // On a CPU lanes take what is not depthwise: their tiles need neither copies nor barriers.
     ConvOffer{{.kernel = KernelId::matmul_lanes,
                .form = "pieces",
@@ -154,6 +155,35 @@ constexpr std::array kConvOffers = {
               kPlanes},
 };
 
+// The value of which this one is a view, through others.
+ValueId viewed(const Graph& graph, ValueId id) {
+  while (const std::optional<NodeId> producer = graph.value(id).producer) {
+    const Node& node = graph.node(*producer);
+    if (node.op != OpId::split && find_op(node.op)->view_kind == ViewKind::None) break;
+    id = *node.inputs[0];
+  }
+  return id;
+}
+
+// Whether another convolution of one filter per channel computes of the same value what is joined
+// with this one's result. They run at once where each has a buffer of its own: places between each
+// other's bytes make them wait, for longer than a copy of all of them takes.
+bool runs_beside_another(const Graph& graph, const Node& node) {
+  const std::vector<NodeId> readers = graph.readers(node.outputs[0]);
+  const ValueId x = viewed(graph, *node.inputs[0]);
+  return std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
+    const Node& reader = graph.node(id);
+    if (reader.op != OpId::concat) return false;
+    return std::any_of(reader.inputs.begin(), reader.inputs.end(), [&](const auto& part) {
+      const std::optional<NodeId> made_by = graph.value(*part).producer;
+      if (part == node.outputs[0] || !made_by) return false;
+      const Node& other = graph.node(*made_by);
+      return other.op == OpId::conv && graph.value(*other.inputs[1]).type.shape[1] == 1 &&
+             viewed(graph, *other.inputs[0]) == x;
+    });
+  });
+}
+
 // The node as the table is asked of it before there are places.
 std::optional<ConvProblem> problem_of(const Graph& graph, const Node& node) {
   Diagnostics diagnostics;
@@ -221,7 +251,15 @@ bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, cons
 
 std::string conv_place_refusal(const LoweringState& state, const Node& node,
                                const TensorRef& place) {
-  const auto layouts = conv_layouts(OfferContext(state.options), state.graph, node);
+  const OfferContext at(state.options);
+  // The table is asked below with images in planes.
+  if (state.stores_channels_last(node.outputs[0]) &&
+      conv_follows_channels_last(at, state.graph, node)) {
+    if (runs_beside_another(state.graph, node))
+      return "conv runs beside others that it is joined with";
+    return channels_place_refusal(place);
+  }
+  const auto layouts = conv_layouts(at, state.graph, node);
   return layouts ? layouts->place_refusal(place) : "no kernel takes the convolution";
 }
 
