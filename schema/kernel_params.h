@@ -299,13 +299,18 @@ struct RecurrenceParams {
   rlx_ptr exchange;
 };
 
-// Ordering along an axis; values or indices are 0 where absent; keys and places are scratch.
+// Ordering along an axis, or a draw from the first of each row; values or indices are 0 where absent; keys, places and held_step are
+// scratch; the step's are 0 where nothing is drawn.
 struct SortParams {
   rlx_ptr x;
   rlx_ptr values;
   rlx_ptr indices;
   rlx_ptr keys;
   rlx_ptr places;
+  rlx_ptr seed;
+  rlx_ptr step;
+  rlx_ptr held_step;
+  rlx_ptr next_step;
 };
 
 // Products with weights that are decoded on the way, chosen per row, or both. scale and zero: side tensors of the scheme; index:
@@ -386,16 +391,6 @@ struct LinearRecurrenceParams {
   rlx_ptr y;
   rlx_ptr state;
   rlx_ptr partial;
-};
-
-// A draw from each row of candidates; logprob is 0 where absent.
-struct DrawParams {
-  rlx_ptr scores;
-  rlx_ptr index;
-  rlx_ptr seed;
-  rlx_ptr step;
-  rlx_ptr id;
-  rlx_ptr logprob;
 };
 
 // Fourier transforms of rows; window, before and after (factors of the elements read and written)

@@ -27,7 +27,7 @@ FAMILIES = {
     "lowering": [],
     "elementwise": ["lowering"],
     "movement": ["lowering"],
-    "generation": ["lowering"],
+    "generation": ["lowering", "rows"],
     "signal": ["lowering"],
     "rows": ["lowering"],
     "sequences": ["lowering"],

@@ -210,6 +210,8 @@ struct OpDef {
   // [step]: a model that leaves them out is given the session's. Its result is no function of the
   // other inputs, so import does not fold it.
   std::optional<uint32_t> seed_input = std::nullopt;
+  // Of such an op, the position of its last output, which is the step of the next run.
+  std::optional<uint32_t> next_step_output = std::nullopt;
   // Never folded or merged with an equal node (state_write).
   bool has_effect = false;
   // The result depends on the inputs' shapes alone: always folded, even where the inputs are not

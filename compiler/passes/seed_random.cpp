@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seed and step of a session (ops.md 0.8) as states: each entry that draws by the session's step
-// adds one to it at its end, so that whatever leaves states as they were (a profile, a value read)
-// draws nothing from the runs to come.
+// adds one to it at its end, or has the last node that draws do so, so that whatever leaves states
+// as they were (a profile, a value read) draws nothing from the runs to come.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
 #include "schema/random_states.h"
 
 namespace rlx {
@@ -45,6 +46,7 @@ class RandomStates {
     if (wants_seed && !find(seed_, kRandomSeedState, DType::i64)) return std::nullopt;
     if (wants_step && !find(step_, kRandomStepState, DType::u32)) return std::nullopt;
     if (!wants_seed && !wants_step) return false;
+    if (wants_step) last_ = id;
     graph_.change_node(id, [&](Node& drawing) {
       drawing.inputs.resize(std::max(drawing.inputs.size(), seed_input + 2));
       if (wants_seed) drawing.inputs[seed_input] = seed_;
@@ -56,6 +58,10 @@ class RandomStates {
   // The step of the next run.
   void advance() {
     if (!step_) return;
+    if (find_op(graph_.node(last_).op)->next_step_output) {
+      add("state_write", {step_, next_step_of_last()});
+      return;
+    }
     Tensor one = Tensor::zeros({DType::u32, {}});
     one.integers[0] = 1;
     const ValueId next = add("add", {step_, add_constant(module_, graph_, "rlx.random.one", one)});
@@ -74,6 +80,20 @@ class RandomStates {
                               .state = state,
                               .producer = {}});
     return true;
+  }
+
+  // The last output of the last node that draws, which stands for it with the outputs that it
+  // lacks.
+  ValueId next_step_of_last() {
+    const size_t position = *find_op(graph_.node(last_).op)->next_step_output;
+    Node drawing = graph_.node(last_);
+    while (drawing.outputs.size() <= position)
+      drawing.outputs.push_back(graph_.add_value({.name = graph_.fresh_name(drawing.name)}));
+    const ValueId next = drawing.outputs[position];
+    const NodeId made = graph_.insert_node_before(last_, std::move(drawing));
+    graph_.remove_node(last_);
+    RLX_CHECK(check_and_infer(graph_, made, diagnostics_), diagnostics_.text());
+    return next;
   }
 
   ValueId add(const std::string& op, std::vector<std::optional<ValueId>> inputs) {
@@ -96,6 +116,7 @@ class RandomStates {
   Diagnostics& diagnostics_;
   std::optional<ValueId> seed_;
   std::optional<ValueId> step_;
+  NodeId last_{};  // that draws by the step
 };
 
 }  // namespace

@@ -44,7 +44,70 @@ void write_number(TestSession& session, uint32_t state, Number value) {
   REQUIRE(session.session().write_state(whole, std::as_bytes(std::span(&value, 1))).ok());
 }
 
+// A sample of those logits, and what else draws behind it.
+std::string sampled(const std::string& shape, const std::string& given, const std::string& behind) {
+  const auto drawn = [&](const std::string& op, const std::string& output, int stream) {
+    const std::string rest = op == "sample" ? R"("temperature": 0.8, "top_k": 40, "top_p": 0.95)"
+                                            : R"("training": true)";
+    return node(op, R"("x")" + given, output,
+                R"({"stream": )" + std::to_string(stream) + ", " + rest + "}");
+  };
+  const std::string scalars = ", " + input("seed", "[]", "i64") + ", " + input("step", "[]", "u32");
+  return graph(input("x", shape) + (given.empty() ? "" : scalars),
+               drawn("sample", "y", 5) + (behind.empty() ? "" : ", " + drawn(behind, "z", 6)),
+               behind.empty() ? R"("y")" : R"("y", "z")");
+}
+
+Tensor scalar_of(DType dtype, int64_t number) {
+  Tensor scalar = Tensor::zeros({dtype, {}});
+  scalar.integers[0] = number;
+  return scalar;
+}
+
 }  // namespace
+
+TEST_CASE("a_sample_draws_in_the_steps_of_topk_and_advances_the_step_in_them") {
+  const auto steps = [](const std::string& shape, const std::string& behind = "") {
+    return steps_of(sampled(shape, "", behind));
+  };
+  CHECK(steps("[1, 128256]") == 2);
+  CHECK(steps("[8, 32000]") == 2);
+  CHECK(steps("[3, 2, 32000]") == 2);
+  CHECK(steps("[1, 1000]") == 1);
+  CHECK(steps("[40]") == 1);
+  // Several workgroups draw, none of which may write what another is about to read.
+  CHECK(steps("[8, 1000]") == 2);
+  // The last draw of a run advances the step: a region that draws leaves that to another one.
+  CHECK(steps("[1, 32000]", "sample") == 4);
+  CHECK(steps("[1, 1000]", "dropout") == 4);
+}
+
+TEST_CASE("samples_of_a_session_are_those_of_its_seed_and_steps") {
+  const std::string given = R"(, "seed", "step")";
+  for (const char* shape : {"[1, 9001]", "[5, 9001]", "[1, 600]", "[7, 600]", "[70, 41]"}) {
+    for (const char* behind : {"", "sample"}) {
+      Diagnostics diagnostics;
+      const Module module = module_from(sampled(shape, "", behind));
+      const auto plan = compile_plan(module, test_options(2), diagnostics);
+      const auto told =
+          compile_plan(module_from(sampled(shape, given, behind)), test_options(2), diagnostics);
+      INFO(shape << " " << behind << diagnostics.text());
+      REQUIRE((plan != nullptr && told != nullptr));
+      const Tensor x = random_inputs(module.entries[0])[0];
+      for (const auto& device : present_devices().devices) {
+        TestSession session(*device, plan);
+        TestSession other(*device, told);
+        for (int64_t step = 0; step < 3; ++step) {
+          const auto drawn = session.run(0, {x}, std::byte{0xA5});
+          const auto wanted = other.run(
+              0, {x, scalar_of(DType::i64, 0), scalar_of(DType::u32, step)}, std::byte{0});
+          REQUIRE(drawn.size() == wanted.size());
+          for (size_t i = 0; i < drawn.size(); ++i) CHECK(drawn[i].integers == wanted[i].integers);
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("each_run_draws_by_the_next_step_and_each_node_by_its_own_stream") {
   for (const int level : {0, 2}) {

@@ -65,6 +65,17 @@ void add_filtered_draws(std::vector<Case>& cases) {
   add_draw(cases, "indices of i64", tensor(DType::f32, {6, 65}), R"("index_dtype": "i64")");
   add_draw(cases, "T19 no rows", tensor(DType::f32, {0, 9}), R"("top_k": 3)");
   add_draw(cases, "one entry", tensor(DType::f32, {7, 1}), R"("temperature": 2)");
+  // The step of the next run, which follows the last one again.
+  const int64_t last = 0xFFFFFFFF;
+  add_draw(cases, "the next step", tensor(DType::f32, {2, 9001}), R"("top_k": 40)", {}, 3, last, 3);
+  add_draw(cases, "the next step, short rows", tensor(DType::f32, {9, 50}), R"("top_p": 0.9)", {},
+           3, 8, 3);
+  add_draw(cases, "the next step, no filter", tensor(DType::f32, {2, 307}), R"("min_p": 0.1)", {},
+           3, last, 3);
+  add_draw(cases, "the next step, greedy", tensor(DType::f32, {2, 307}), R"("temperature": 0)", {},
+           3, 9, 3);
+  add_draw(cases, "T19 the next step, no rows", tensor(DType::f32, {0, 9}), R"("top_k": 3)", {}, 3,
+           9, 3);
 }
 
 void add_gumbel_noise(std::vector<Case>& cases) {

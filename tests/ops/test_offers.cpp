@@ -347,6 +347,23 @@ TEST_CASE("sorts_choose_tiles_merged_runs_or_selection") {
   CHECK(lower(topk(500, 400, {"sort tiles"})).steps.size() == 2);
 }
 
+TEST_CASE("draws_choose_tiles_or_selection") {
+  const auto draw = [](int64_t length, int64_t k, std::vector<std::string> without = {}) {
+    return OneNode{
+        .op = "draw_topk",
+        .inputs = {f32({4, length}), TensorType{DType::i64, {}}, TensorType{DType::u32, {}}},
+        .attributes = {{"k", k}, {"stream", int64_t{1}}},
+        .without = std::move(without)};
+  };
+  CHECK(taken_of(lower(draw(500, 400))).kernel == "sort tiles");
+  CHECK(lower(draw(500, 400)).steps.size() == 1);
+  CHECK(taken_of(lower(draw(128256, 40))).kernel == "sort selection");
+  CHECK(lower(draw(128256, 40)).steps.size() == 2);
+  CHECK(taken_of(lower(draw(128256, 1024))).kernel == "sort tiles");
+  CHECK(refusal_by(lower(draw(500, 400)), "sort merged runs") == "no merge ends with a draw");
+  CHECK(contains(failure(draw(500, 400, {"sort tiles"})), "no kernel takes it"));
+}
+
 TEST_CASE("pools_choose_how_many_threads_take_a_window") {
   const auto pool = [](int64_t kernel, std::vector<std::string> without = {}) {
     return OneNode{.op = "pool",

@@ -134,6 +134,10 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
                 "several entries, choose one with --entry: main, echo");
   check_refused(place.echo("--seeded --repeat 0"), 1, "--repeat");
   check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
+  for (const char* seed : {"18446744073709551616", "-9223372036854775809", "1.5", "0x1", "\"\""})
+    check_refused(place.echo(std::string("--seeded --seed ") + seed), 1, "--seed");
+  for (const char* seed : {"18446744073709551615", "9223372036854775808", "-1"})
+    CHECK(place.echo(std::string("--seeded --seed ") + seed).code == 0);
   check_refused(place.echo("--seeded --dump-after x=y.npy"), 1, "STEP=FILE.npy");
   CHECK(rlxrun("--help").code == 0);
   CHECK(rlxrun("--version").code == 0);

@@ -12,6 +12,19 @@
 namespace rlx::tool {
 namespace {
 
+// Empty for 64 bits as a number, with a sign or without; what reads them next takes others as the
+// nearest.
+std::string check_seed(const std::string& text) {
+  const char* end = text.data() + text.size();
+  uint64_t whole = 0;
+  int64_t with_sign = 0;
+  const bool is_whole = std::from_chars(text.data(), end, whole) == std::from_chars_result{end, {}};
+  const bool is_signed =
+      std::from_chars(text.data(), end, with_sign) == std::from_chars_result{end, {}};
+  if (is_whole || is_signed) return {};
+  return "\"" + text + "\" is no number of 64 bits, wanted 0 to 18446744073709551615";
+}
+
 constexpr const char* kFooter =
     "Exit codes: 0 ok, 1 usage, 2 input refused, 3 device unsuitable, 4 numeric mismatch or NaN,\n"
     "5 resources (memory, disk, device lost), 70 internal error.\n"
@@ -98,7 +111,8 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
       "Random values for the inputs that no file gives; the same for the same name and seed");
   app.add_option("--seed", options.seed,
                  "Seed of --seeded, of random numbers that the plan draws, or of tokens that "
-                 "--temperature draws");
+                 "--temperature draws")
+      ->check(check_seed);
   app.add_option("--seeded-max", options.seeded_max,
                  "Seeded integers are at least 0 and below this")
       ->needs("--seeded")

@@ -64,6 +64,14 @@ ValueId step_of(RewriteContext& ctx, size_t first) {
                                   : scalar_constant(ctx, "step", DType::u32, 0);
 }
 
+int64_t step_after(uint32_t step) {
+  return step + 1U;
+}
+
+ValueId step_after(RewriteContext& ctx, size_t first) {
+  return ctx.emit("add", {step_of(ctx, first), scalar_constant(ctx, "one", DType::u32, 1)});
+}
+
 int64_t stream_of(RewriteContext& ctx) {
   return ctx.attrs().has("stream") ? ctx.attrs().integer("stream") : 0;
 }

@@ -37,11 +37,13 @@ ValueId seed_of(RewriteContext& ctx, size_t first);
 ValueId step_of(RewriteContext& ctx, size_t first);
 int64_t stream_of(RewriteContext& ctx);
 
+// That of the run behind one of that step.
+int64_t step_after(uint32_t step);
+// The same for a node that it becomes.
+ValueId step_after(RewriteContext& ctx, size_t first);
+
 // The score of what is never drawn.
 inline constexpr double kNoScore = -std::numeric_limits<double>::infinity();
-
-// Of a row of draw_ordered.
-inline constexpr int64_t kMostOrderedCandidates = 1024;
 
 // -ln(-ln v) of entry `index` of a vocabulary's row.
 double gumbel_noise(const Draw& draw, uint32_t row, uint64_t index);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sample (ops.md 12.1), which becomes a sort of what filters leave and, where that is little,
-// draw_ordered; and add_gumbel: scores with the noise whose maximum is a draw.
+// sample (ops.md 12.1), which becomes draw_topk where filters leave little, and else a sort of what
+// they leave; and add_gumbel: scores with the noise whose maximum is a draw.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,6 +10,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/rows/sort_lower.h"
 
 namespace rlx {
 namespace {
@@ -99,6 +100,7 @@ bool infer_sample(InferContext& ctx) {
   const Shape rows(logits.shape.begin(), logits.shape.end() - 1);
   ctx.set_output(0, {ctx.attrs().dtype("index_dtype"), rows});
   ctx.set_output(1, {DType::f32, rows});
+  ctx.set_output(2, {DType::u32, {}});
   return true;
 }
 
@@ -172,6 +174,7 @@ bool evaluate_sample(EvaluateContext& ctx) {
     // A row without an entry has no probabilities.
     ctx.output(1).floats[row] = greedy ? 0 : has_any ? std::log(shares_of(scores)[best]) : NAN;
   }
+  if (ctx.output_count() > 2) ctx.output(2).integers[0] = step_after(draw.step);
   return true;
 }
 
@@ -261,23 +264,21 @@ ValueId keep_likely(RewriteContext& ctx, ValueId scores, ValueId top, double min
 }
 
 // The draw from a few entries in the order of the filters.
-void draw_in_order(RewriteContext& ctx, ValueId logits, const Filters& filters, const Dim& entries,
-                   const Shape& kept) {
+void draw_from_few(RewriteContext& ctx, const Filters& filters, int64_t count, const Dim& rows) {
   const size_t outputs = ctx.node().outputs.size();
-  const std::vector<ValueId> found = in_order(ctx, logits, filters, entries);
-  const std::vector<ValueId> drawn =
-      ctx.emit_all("draw_ordered",
-                   {found[0], found[1], seed_of(ctx, kSeedOfSample), step_of(ctx, kSeedOfSample)},
-                   {{"temperature", filters.temperature},
-                    {"top_p", filters.top_k == 1 ? 1.0 : filters.top_p},
-                    {"min_p", filters.min_p},
-                    {"stream", stream_of(ctx)},
-                    {"index_dtype", ctx.attrs().text("index_dtype")}},
-                   outputs);
-  for (size_t i = 0; i < outputs; ++i) {
-    const bool as_it_is = kept.size() == 1;
-    ctx.replace_output(i, as_it_is ? drawn[i] : ctx.emit("reshape", {drawn[i]}, {{"shape", kept}}));
-  }
+  // Without a row there may be no step that writes next_step.
+  const size_t drawn_outputs = rows.range().least > 0 ? outputs : std::min<size_t>(outputs, 2);
+  const std::vector<ValueId> drawn = ctx.emit_all(
+      "draw_topk", {ctx.input(0), seed_of(ctx, kSeedOfSample), step_of(ctx, kSeedOfSample)},
+      {{"k", count},
+       {"temperature", filters.temperature},
+       {"top_p", filters.top_k == 1 ? 1.0 : filters.top_p},
+       {"min_p", filters.min_p},
+       {"stream", stream_of(ctx)},
+       {"index_dtype", ctx.attrs().text("index_dtype")}},
+      drawn_outputs);
+  for (size_t i = 0; i < drawn_outputs; ++i) ctx.replace_output(i, drawn[i]);
+  if (drawn_outputs < outputs) ctx.replace_output(2, step_after(ctx, kSeedOfSample));
 }
 
 bool decompose_sample(RewriteContext& ctx) {
@@ -288,13 +289,13 @@ bool decompose_sample(RewriteContext& ctx) {
   const bool greedy = filters.temperature == 0;
   const std::string index_dtype = ctx.attrs().text("index_dtype");
   const size_t outputs = ctx.node().outputs.size();
-  const ValueId logits =
-      ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{element_count(kept), entries}}});
+  const Dim rows = element_count(kept);
   const Dim count = ordered_count(filters, entries);
-  if (!greedy && filters.orders() && !count.is_free() && count.bound() <= kMostOrderedCandidates) {
-    draw_in_order(ctx, logits, filters, entries, kept);
+  if (!greedy && filters.orders() && !count.is_free() && count.bound() <= kMostDrawnFrom) {
+    draw_from_few(ctx, filters, count, rows);
     return true;
   }
+  const ValueId logits = ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{rows, entries}}});
   ValueId scores = clean_logits(ctx, logits);
   if (!greedy && filters.temperature != 1)
     scores = ctx.emit("div", {scores, score_constant(ctx, "temperature", filters.temperature)});
@@ -318,6 +319,7 @@ bool decompose_sample(RewriteContext& ctx) {
     ids = ctx.emit("gather_elements", {*candidates.index, best}, {{"axis", int64_t{1}}});
   if (index_dtype != "i32") ids = ctx.emit("cast", {ids}, {{"to", index_dtype}});
   ctx.replace_output(0, ctx.emit("reshape", {ids}, {{"shape", kept}}));
+  if (outputs > 2) ctx.replace_output(2, step_after(ctx, kSeedOfSample));
   if (outputs < 2) return true;
   if (greedy) {
     ctx.replace_output(1, ctx.emit("fill", {}, {{"shape", kept}, {"value", 0.0}}));
@@ -346,15 +348,16 @@ constexpr AttrSpec kGumbel[] = {kGivenStreamAttr};
 constexpr OpDef kSampleOps[] = {
     {.name = "sample",
      .signature = "sample(logits, [seed], [step]; temperature=1, top_k=0, top_p=1, min_p=0, seed, "
-                  "stream, index_dtype=i32) -> ids, [logprob]",
+                  "stream, index_dtype=i32) -> ids, [logprob], [next_step]",
      .inputs = {1, 3},
-     .outputs = {1, 2},
+     .outputs = {1, 3},
      .attrs = kSample,
      .infer = infer_sample,
      .evaluate = evaluate_sample,
      .decompose = decompose_sample,
      .optional_inputs = kSampleOptional,
-     .seed_input = kSeedOfSample},
+     .seed_input = kSeedOfSample,
+     .next_step_output = 2},
     {.name = "add_gumbel",
      .signature = "add_gumbel(scores, [index], seed, step; stream) -> y",
      .inputs = {4, 4},

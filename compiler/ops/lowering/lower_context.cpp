@@ -266,6 +266,11 @@ const TensorType& LowerContext::input_type(size_t i) const {
   return state_->graph.value(node().inputs.at(i).value()).type;
 }
 
+bool LowerContext::is_read(size_t i) const {
+  const ValueId id = node().outputs.at(i);
+  return state_->graph.is_output(id) || !state_->graph.readers(id).empty();
+}
+
 const TensorType& LowerContext::output_type(size_t i) const {
   return state_->graph.value(node().outputs.at(i)).type;
 }

@@ -186,6 +186,8 @@ class LowerContext : public NodeContext, public OfferContext {
   [[nodiscard]] const TensorType& input_type(size_t i) const;
   [[nodiscard]] const TensorType& output_type(size_t i) const;
   [[nodiscard]] bool has_output(size_t i) const { return i < node().outputs.size(); }
+  // Whether anybody reads an output that there is.
+  [[nodiscard]] bool is_read(size_t i) const;
   // The input as it stands: any strides (0 for broadcast dims, negative for reversed ones), any
   // offset.
   [[nodiscard]] TensorRef input(size_t i) const;

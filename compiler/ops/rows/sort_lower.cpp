@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
+// Lowering of topk, sort and argsort, and of draws from each row's first elements, which the last
+// of their steps orders and draws from. Tiles of a row are sorted in shared memory by (key, place),
 // so that equals keep their order. A row that fits one tile is done. Of a longer row
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
 //   shorter row, until one tile holds it. Where k is small they are found without sorting the
@@ -12,9 +13,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/offers.h"
+#include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/row_tables.h"
 #include "schema/rounding.h"
@@ -46,6 +49,7 @@ struct Order {
   int64_t tile = 0;
   bool descending = false;
   bool nan_least = false;
+  std::optional<RowDraw> draw = std::nullopt;  // values: logprob, indices: id
 
   [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
   // At the largest sizes.
@@ -83,6 +87,50 @@ KeyRows scratch_rows(LowerContext& ctx, const Order& order, const Dim& length) {
           .length = length};
 }
 
+// Threads that draw from a row.
+uint32_t draw_lanes(const Order& order) {
+  return plan_neighbours(order.wanted, 1).lanes;
+}
+
+// The draw in the last step. `rows`: that a workgroup has.
+void bind_draw(DispatchBuilder<SortParams>& dispatch, const Order& order, int64_t rows) {
+  const RowDraw& draw = *order.draw;
+  const uint32_t lanes = draw_lanes(order);
+  dispatch.define("RLX_CANDIDATES", order.wanted.bound())
+      .define("RLX_DRAW_LANES", lanes)
+      .define("RLX_DRAW_THREADS", std::min<int64_t>(kThreads, rows * lanes))
+      .define("RLX_HAS_TEMPERATURE", draw.temperature != 1 ? 1 : 0)
+      .define("RLX_HAS_TOP_P", draw.top_p < 1 ? 1 : 0)
+      .define("RLX_HAS_MIN_P", draw.min_p > 0 ? 1 : 0)
+      .define("RLX_HAS_LOGPROB", draw.logprob ? 1 : 0)
+      .generated("filters.inc",
+                 define_line("RLX_TEMPERATURE", literal(DType::f32, draw.temperature)) +
+                     define_line("RLX_TOP_P", literal(DType::f32, draw.top_p)) +
+                     define_line("RLX_MIN_P",
+                                 literal(DType::f32, draw.min_p > 0 ? std::log(draw.min_p) : 0.0)) +
+                     define_line("RLX_STREAM", integer_literal(DType::u32, draw.stream)))
+      .read(&SortParams::seed, draw.seed)
+      .read(&SortParams::step, draw.step);
+}
+
+// The next run's step. Nothing else of a stage that is not the last reads the step, and the last
+// one is told another place of it: so the new one may take its place, as it may where a single
+// workgroup draws.
+void bind_next_step(LowerContext& ctx, DispatchBuilder<SortParams>& dispatch, Order& order,
+                    bool last, const Dim& groups) {
+  const bool writes = order.draw && order.draw->next_step;
+  dispatch.define("RLX_NEXT_STEP", writes ? 1 : 0);
+  if (!writes) return;
+  RowDraw& draw = *order.draw;
+  dispatch.write(&SortParams::next_step, *draw.next_step);
+  if (!last || groups == 1) dispatch.allow_in_place_state(draw.step.buffer);
+  if (last) return;
+  dispatch.read(&SortParams::step, draw.step);
+  draw.step = ctx.scratch(draw.step.type, "step");
+  draw.next_step.reset();
+  dispatch.write(&SortParams::held_step, draw.step);
+}
+
 // What both kernels are told, and where the result goes: `to`, or values and indices.
 void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
                  const std::optional<KeyRows>& from, const std::optional<KeyRows>& to) {
@@ -90,11 +138,13 @@ void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
   dispatch.define("RLX_ROW_COUNT", integer_text(order.rows))
       .define("RLX_WIDE", order.wide() ? 1 : 0)
       .define("RLX_LAST", last ? 1 : 0)
+      .define("RLX_DRAWS", last && order.draw ? 1 : 0)
       .define("RLX_HAS_VALUES", last && order.values ? 1 : 0)
       .define("RLX_HAS_INDICES", last && order.indices ? 1 : 0)
       .define("RLX_RAW", raw_type(order.x.dtype()))
       .define("RLX_I", std::string(name_of(order.indices ? order.indices->dtype() : DType::i32)));
-  if (!from || (last && order.values)) dispatch.read(&SortParams::x, order.x);
+  const bool copies_values = last && order.values && !order.draw;
+  if (!from || copies_values) dispatch.read(&SortParams::x, order.x);
   if (from) {
     dispatch.read(&SortParams::keys, from->keys).read(&SortParams::places, from->places);
   }
@@ -107,7 +157,7 @@ void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
 }
 
 // Sorts tiles of x or of `from` and keeps `keep` of each; without `to` the result is the op's.
-void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
+void dispatch_tiles(LowerContext& ctx, Order& order, const std::optional<KeyRows>& from,
                     const std::optional<KeyRows>& to, const Dim& keep) {
   const Dim length = from ? from->length : order.length;
   const Dim row_tiles = ceil_div(length, order.tile);
@@ -116,6 +166,7 @@ void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<K
   const LoopDims& along = order.loops.reduced;
   const bool by_column =
       !from && tiles > 1 && row_tiles == 1 && !along.empty() && along.back().strides[0] != 1;
+  const bool draws = !to && order.draw;
   auto dispatch = ctx.dispatch<KernelId::sort>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_MERGE", 0)
@@ -133,8 +184,10 @@ void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<K
       .grid(split_grid(groups))
       .work(order.rows * length * element_bytes(order.x.dtype()), 0)
       .reason("tiles of " + std::to_string(order.tile) + ", " + to_string(row_tiles) +
-              " to a row, the first " + to_string(keep) + " kept");
+              " to a row, the first " + to_string(keep) + (draws ? " drawn from" : " kept"));
   bind_result(dispatch, order, from, to);
+  if (draws) bind_draw(dispatch, order, tiles);
+  bind_next_step(ctx, dispatch, order, !to, groups);
 }
 
 // How one stage of merging divides a row.
@@ -174,6 +227,7 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
   auto dispatch = ctx.dispatch<KernelId::sort>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_MERGE", 1)
+      .define("RLX_NEXT_STEP", 0)
       .define("RLX_TILE", kMostInTile)
       .define("RLX_LENGTH", integer_text(stage.length))
       .define("RLX_RUN", integer_text(stage.run))
@@ -212,7 +266,8 @@ int64_t selection_parts(const Order& order) {
 int64_t selection_bytes(const Order& order, int64_t tile) {
   const int64_t parts = selection_parts(order);
   const int64_t held = order.wanted.bound() * (parts > 1 ? tile / parts : 1) + parts;
-  return held * (order.wide() ? 12 : 8) + kSelectThreads * (order.wide() ? 20 : 12);
+  const int64_t drawing = order.draw ? draw_lanes(order) * 16 : 0;
+  return held * (order.wide() ? 12 : 8) + kSelectThreads * (order.wide() ? 20 : 12) + drawing;
 }
 
 // 0 where as many cannot be selected.
@@ -236,11 +291,12 @@ int64_t selection_tile(const Order& order, int64_t length) {
   return left <= most ? std::min(kFewInSelection, most) : most;
 }
 
-void dispatch_selection(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
+void dispatch_selection(LowerContext& ctx, Order& order, const std::optional<KeyRows>& from,
                         const std::optional<KeyRows>& to, int64_t tile) {
   const Dim length = from ? from->length : order.length;
   const Dim row_tiles = ceil_div(length, tile);
   const int64_t parts = selection_parts(order);
+  const bool draws = !to && order.draw;
   auto dispatch = ctx.dispatch<KernelId::sort>();
   dispatch.workgroup({static_cast<uint32_t>(kSelectThreads), 1, 1})
       .define("RLX_MERGE", 2)
@@ -259,11 +315,15 @@ void dispatch_selection(LowerContext& ctx, const Order& order, const std::option
       .grid(split_grid(order.rows * row_tiles))
       .work(order.rows * length * element_bytes(order.x.dtype()), 0)
       .reason("the first " + to_string(order.wanted) + " of every " + std::to_string(tile) +
-              " selected, " + to_string(row_tiles) + " times in a row");
+              " selected, " + to_string(row_tiles) + " times in a row" +
+              (draws ? ", and drawn from" : ""));
   bind_result(dispatch, order, from, to);
+  if (draws) bind_draw(dispatch, order, 1);
+  bind_next_step(ctx, dispatch, order, !to, order.rows * row_tiles);
 }
 
-bool keep_selected(LowerContext& ctx, const Order& order) {
+bool keep_selected(LowerContext& ctx, const Order& wanted) {
+  Order order = wanted;
   std::optional<KeyRows> from;
   for (;;) {
     const Dim length = from ? from->length : order.length;
@@ -278,7 +338,8 @@ bool keep_selected(LowerContext& ctx, const Order& order) {
   }
 }
 
-bool keep_first_of_tiles(LowerContext& ctx, const Order& order) {
+bool keep_first_of_tiles(LowerContext& ctx, const Order& wanted) {
+  Order order = wanted;
   std::optional<KeyRows> from;
   for (Dim length = order.length; length > order.tile;) {
     length = ceil_div(length, order.tile) * order.wanted;
@@ -297,7 +358,7 @@ Order in_several_tiles(Order order) {
 }
 
 bool merge_tiles(LowerContext& ctx, const Order& whole) {
-  const Order order = in_several_tiles(whole);
+  Order order = in_several_tiles(whole);
   const Dim row_tiles = ceil_div(order.length, order.tile);
   KeyRows from = scratch_rows(ctx, order, row_tiles * order.tile);
   dispatch_tiles(ctx, order, std::nullopt, from, order.tile);
@@ -403,10 +464,18 @@ constexpr std::array kSortOffers = {
                  .form = "merged runs",
                  .rank = 2,
                  .estimate = Estimate::Bound,
-                 .refusal = [](const OfferContext&, const Order&) { return std::string(); },
+                 .refusal =
+                     [](const OfferContext&, const Order& order) {
+                       return std::string(order.draw ? "no merge ends with a draw" : "");
+                     },
                  .microseconds = merges_bound,
                  .emit = merge_tiles},
 };
+
+int64_t tile_of(const Dim& length) {
+  const auto most = std::clamp<int64_t>(length.range().most, 2, kMostInTile);
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most)));
+}
 
 // Where a result with the axis last is written: in place, or in scratch that is transposed later,
 // since long rows across memory would be written a few bytes at a time.
@@ -417,6 +486,24 @@ std::optional<TensorRef> written(LowerContext& ctx, const std::optional<TensorRe
 }
 
 }  // namespace
+
+bool lower_draw(LowerContext& ctx, int64_t count, const RowDraw& draw) {
+  const TensorRef x = ctx.dense_input(0);
+  const Dim length = x.shape().back();
+  const auto last = static_cast<int64_t>(x.shape().size()) - 1;
+  Order order{.x = x,
+              .values = draw.logprob,
+              .indices = draw.id,
+              .loops = split_rows(x.shape(), x.strides, x.strides, {last}),
+              .rows = element_count(Shape(x.shape().begin(), x.shape().end() - 1)),
+              .length = length,
+              .wanted = count,
+              .tile = tile_of(length),
+              .descending = true,
+              .nan_least = true,
+              .draw = draw};
+  return lower_by_offers(ctx, std::span<const Offer<Order>>(kSortOffers), order);
+}
 
 bool lower_sort(LowerContext& ctx) {
   constexpr int64_t kShort = 64;  // rows up to this length are read and written as they lie
@@ -450,8 +537,7 @@ bool lower_sort(LowerContext& ctx) {
               .rows = element_count(Shape(x.shape().begin(), x.shape().end() - 1)),
               .length = length,
               .wanted = wanted,
-              .tile = static_cast<int64_t>(std::bit_ceil(
-                  static_cast<uint64_t>(std::clamp<int64_t>(longest, 2, kMostInTile)))),
+              .tile = tile_of(length),
               .descending = descending,
               .nan_least = ctx.attrs().flag("nan_least") && is_float(x.dtype())};
   const TensorRef& target = order.values ? *order.values : *order.indices;
