@@ -516,7 +516,7 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
   std::string text;
   const auto index = [&](const Stream& stream) {
     const Dim stride = stream.strides.empty() ? Dim() : stream.strides.back();
-    const std::string base = "i" + std::to_string(stream.number);
+    std::string base = "i" + std::to_string(stream.number);
     if (lane.empty() || stride == 0) return base;
     const Dim distance = magnitude(stride);
     const std::string size = distance == 1 ? "" : " * " + index_number(plan, distance);
@@ -532,11 +532,12 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
       continue;
     }
     const bool moves = !lane.empty() && stream.part->loop + 1 == plan.loops.sizes.size();
-    const std::string coordinate = "c" + std::to_string(stream.part->loop);
+    std::string coordinate = "c" + std::to_string(stream.part->loop);
+    if (moves) coordinate += " + " + lane;
     text += stream.storage.compute + " " + name + " = " + stream.storage.compute + "(0);\n";
-    text += by_part(
-        plan, parts_of(plan, k), coordinate + (moves ? " + " + lane : ""),
-        [&](const Stream& part) { return name + " = " + load_call(part, index(part)) + ";\n"; });
+    text += by_part(plan, parts_of(plan, k), coordinate, [&](const Stream& part) {
+      return name + " = " + load_call(part, index(part)) + ";\n";
+    });
   }
   const std::string offset = lane.empty() ? "" : signed_text(plan, lane);
   text += result_locals(plan, "");
