@@ -145,8 +145,7 @@ bool join_parts_once(Graph& graph, NodeId id) {
   std::vector<std::optional<ValueId>> parts;
   bool changed = false;
   for (const std::optional<ValueId>& input : node.inputs) {
-    const std::optional<JoinedAgain> again =
-        decided_at_all_sizes([&] { return joined_again(graph, *input, axis); });
+    const std::optional<JoinedAgain> again = joined_again(graph, *input, axis);
     if (!again) {
       parts.push_back(input);
       continue;

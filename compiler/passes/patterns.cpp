@@ -134,6 +134,7 @@ std::optional<Cut> cut_of(const Graph& graph, ValueId id) {
     start = starts[0];
   }
   if (!start || start->is_free() || x[cut.axis].is_free()) return std::nullopt;
+  if (graph.value(id).type.shape[cut.axis].is_free()) return std::nullopt;
   const int64_t length = x[cut.axis];
   const int64_t first = *start;
   cut.start = std::clamp<int64_t>(first < 0 ? first + length : first, 0, length);
