@@ -6,8 +6,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "compiler/dispatch/size_words.h"
-#include "compiler/ops/lowering/index_type.h"
+#include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "schema/rounding.h"
