@@ -10,9 +10,14 @@
 namespace rlx {
 namespace {
 
-// Elements of a head, each of which the kernel's text has by itself: LLVM takes 0.5 s for 64 of
-// them, 6 s for 256.
+// Elements of a head, each of which the kernel's text has by itself, of each row of a thread: LLVM
+// takes 0.5 s for 64 by four rows, 1.7 for 128, 6 for 256; so wider heads have two rows.
 constexpr int64_t kWidestByLanes = 256;
+constexpr int64_t kWidestOfFourRows = 128;
+
+int64_t widest_of(const AttentionProblem& problem) {
+  return std::max(problem.head_dim, problem.v_head_dim);
+}
 
 // How a group shares the work; the names are those of the kernel's header comment.
 struct LanesTiling {
@@ -54,7 +59,8 @@ LanesChoice choose_lanes_tiling(const AttentionProblem& problem, const DeviceMod
   constexpr LanesTiling kFlat = {.rows = 2};
   const double tall = tiling_microseconds(problem, kTall, device);
   const double flat = tiling_microseconds(problem, kFlat, device);
-  return flat < tall ? LanesChoice{kFlat, flat} : LanesChoice{kTall, tall};
+  return flat < tall || widest_of(problem) > kWidestOfFourRows ? LanesChoice{kFlat, flat}
+                                                               : LanesChoice{kTall, tall};
 }
 
 bool is_selective(const AttentionProblem& problem, const AttentionOperands& o) {
@@ -97,7 +103,7 @@ bool emit_attention_lanes(LowerContext& ctx, const AttentionCall& call) {
 
 std::string attention_lanes_refusal(const OfferContext&, const AttentionCall& call) {
   if (attention_arithmetic(call.operands) == DType::f64) return "sums of f64";
-  if (std::max(call.problem.head_dim, call.problem.v_head_dim) > kWidestByLanes)
+  if (widest_of(call.problem) > kWidestByLanes)
     return "heads of more than " + std::to_string(kWidestByLanes) + " elements";
   return "";
 }
