@@ -18,8 +18,8 @@ namespace rlx {
 namespace {
 
 ValueId cut_out(NodeEmitter& emitter, ValueId x, size_t axis, int64_t start, int64_t end) {
-  const int64_t length = emitter.type(x).shape[axis];
-  if (start == 0 && end == length) return x;
+  const Dim length = emitter.type(x).shape[axis];
+  if (start == 0 && length == end) return x;
   return emitter.emit(
       "narrow", {x},
       {{"axis", static_cast<int64_t>(axis)}, {"start", start}, {"len", end - start}});

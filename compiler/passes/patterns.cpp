@@ -121,7 +121,7 @@ std::optional<Cut> cut_of(const Graph& graph, ValueId id) {
   std::optional<Dim> start;
   if (node->op == OpId::narrow) {
     cut.axis = axis_of(*node, x.size());
-    start = node_integer(*node, "start");
+    start = attributes_of(*node).integers("start").at(0);  // the run may give it
   } else if (node->op == OpId::slice) {
     const Ints& starts = std::get<Ints>(node->attributes.at("starts"));
     const auto axes = node->attributes.find("axes");
