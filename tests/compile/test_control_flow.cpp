@@ -610,6 +610,104 @@ TEST_CASE("nobody is told of indices of a branch that is not taken") {
   }
 }
 
+// y = p ? what three elements cannot be : n, and the state counts runs.
+std::string impossible_branch(const std::string& then_nodes,
+                              const std::string& else_nodes = node("add", R"("x", "s")", "b")) {
+  return R"({"rlx_graph": 1,
+    "states": [{"name": "s", "dtype": "f32", "shape": [3], "init": "zeros"}],
+    "inputs": [{"name": "p", "dtype": "bool", "shape": []}, {"name": "x", "dtype": "f32", "shape": [3]}],
+    "nodes": [)" +
+         control("if", R"("p")", R"("y")",
+                 body("then", "", then_nodes, R"("a")") + ", " +
+                     body("else", "", else_nodes, R"("b")")) +
+         ", " + node("state_write", R"("s", "y")", "new") + R"(], "outputs": ["y", "new"]})";
+}
+const std::string kImpossible =
+    node("reshape", R"("x")", "r", R"({"shape": [2, 2]})") + ", " + node("neg", R"("r")", "a");
+
+TEST_CASE("a branch that cannot be at these sizes is left out, and a run that takes it says so") {
+  const std::string text = impossible_branch(kImpossible);
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  REQUIRE(source.has_value());
+  const auto module = bind_module(*source, {}, ".", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  CHECK(
+      diagnostics.text().find(
+          R"(warning: if "ctl": branch "then" cannot be at these sizes and is left out: reshape)") !=
+      std::string::npos);
+  const std::string why =
+      R"(if "ctl" takes branch "then", which cannot be at these sizes: reshape)";
+  const Tensor x = reals({3}, {1, 2, -3});
+  const NamedInputs taken = {{"p", whole(DType::bool_, {}, {1})}, {"x", x}};
+  const NamedInputs other = {{"p", whole(DType::bool_, {}, {0})}, {"x", x}};
+  StateValues states;
+  Diagnostics evaluated;
+  REQUIRE(evaluate_entry(*module, module->entries[0], {other[0].second, x}, states, {}, evaluated)
+              .has_value());
+  CHECK_FALSE(
+      evaluate_entry(*module, module->entries[0], {taken[0].second, x}, states, {}, evaluated)
+          .has_value());
+  CHECK(evaluated.text().find(why) != std::string::npos);
+  for (const ControlFlow control : {ControlFlow::Unrolled, ControlFlow::Regions}) {
+    CompileOptions options = test_options(2);
+    options.control = control;
+    const auto plan = compile_plan(*module, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    for (const auto& device : present_devices().devices) {
+      const auto session = checked_session(*device, plan);
+      CHECK(run_with(*session, other).ok());
+      for (int run = 0; run < 2; ++run) CHECK(told(run_with(*session, taken), why));
+      // The state is as it was.
+      CHECK(run_with(*session, other).ok());
+      std::array<float, 3> y{};
+      REQUIRE(session->read_output(0, "y", std::as_writable_bytes(std::span(y))).ok());
+      CHECK(y == std::array<float, 3>{2, 4, -6});
+    }
+  }
+}
+
+TEST_CASE("in a loop a branch that cannot be is told of where a trip takes it") {
+  // s = s + x, or in trips from m on what cannot be.
+  const std::string text = graph(
+      input("m", "[]", "i64") + ", " + input("x", "[3]"),
+      control(
+          "loop", R"("four", null, "x")", R"("y")",
+          body(
+              "body", R"("i", "go", "c")",
+              node("ge", R"("i", "m")", "p") +
+                  R"(, {"name": "inner", "op": "if", "inputs": ["p"], "outputs": ["d"], "bodies": {)" +
+                  body("then", "", kImpossible, R"("a")") + ", " +
+                  body("else", "", node("add", R"("c", "x")", "b"), R"("b")") + "}}",
+              R"("go", "d")")),
+      R"("y")");
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(module_from(with_hundred(text)), test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  for (const auto& device : present_devices().devices) {
+    const auto run = [&](int64_t m) {
+      return run_checked(*device, plan,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({3}, {1, 2, 3})}});
+    };
+    CHECK(run(4).ok());
+    CHECK(told(run(3), R"(if "inner" takes branch "then", which cannot be at these sizes)"));
+  }
+}
+
+TEST_CASE("of a branch that is left out shapes alone are excused, and of one branch alone") {
+  const auto refusal = [](const std::string& nodes) {
+    return refused(impossible_branch(nodes)).text();
+  };
+  CHECK(refusal(node("nagate", R"("x")", "a")).find("[unknown-op]") != std::string::npos);
+  CHECK(refusal(kImpossible + ", " + node("neg", R"("x")", "z", R"({"axis": 1})"))
+            .find("[unknown-attribute]") != std::string::npos);
+  const std::string seven = node("reshape", R"("x")", "b", R"({"shape": [7]})");
+  CHECK(refused(impossible_branch(kImpossible, seven)).error_count() == 2);
+}
+
 TEST_CASE("what control flow cannot be is refused by name") {
   const std::string then_body = body("then", "", node("neg", R"("x")", "a"), R"("a")");
   const std::string x = input("p", "[]", "bool") + ", " + input("x", "[3]");

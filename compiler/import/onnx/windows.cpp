@@ -41,8 +41,8 @@ Windows read_windows(NodeReader& n, const Ints& kernel) {
   windows.kernel = n.integers("kernel_shape", kernel);
   const size_t rank = windows.kernel.size();
   if (rank == 0 || n.rank(0) != static_cast<int64_t>(rank) + 2)
-    n.refuse("x " + to_string(n.shape(0)) + " has no batch, channels and " + std::to_string(rank) +
-             " axes of windows");
+    n.refuse_shapes("x " + to_string(n.shape(0)) + " has no batch, channels and " +
+                    std::to_string(rank) + " axes of windows");
   for (const int64_t size : windows.kernel) {
     if (size < 1 || size > (int64_t{1} << 31)) n.refuse("a window has no size");
   }
