@@ -71,6 +71,7 @@ class BodyInliner {
     if (!outputs) return false;
     for (const auto& [state, value] : writes)
       emit("state_write", {state_value(state), value}, node.name);
+    assert_bounds(node.name);
     for (size_t i = 0; i < outputs->size(); ++i) hand_over(node, i, (*outputs)[i]);
     graph_.remove_node(id);
     return true;
@@ -487,10 +488,19 @@ class BodyInliner {
     if (place.active) goes_on = both(place.active, flag(goes_on, place.path), place.path);
     std::string name = node.op + " \"" + node.name + "\"";
     if (node.name != root_->name) name += " in \"" + root_->name + "\"";
-    emit("assert", {goes_on}, place.path,
-         {{"message", name + " reached its bound of " + std::to_string(bound) +
-                          " trips and would go on: compile it with a larger max_iterations"},
-          {"wanted", false}});
+    const std::string message = name + " reached its bound of " + std::to_string(bound) +
+                                " trips and would go on: compile it with a larger max_iterations";
+    const auto [told, is_first] = beyond_bounds_.try_emplace(message, goes_on);
+    if (is_first) return;
+    // In another trip of a loop around it: they are told of together.
+    told->second =
+        emit("logical_or", {flag(told->second, place.path), flag(goes_on, place.path)}, place.path);
+  }
+
+  // What tell_at_bound found out so far, as assertions.
+  void assert_bounds(const std::string& path) {
+    for (const auto& [message, goes_on] : std::exchange(beyond_bounds_, {}))
+      emit("assert", {goes_on}, path, {{"message", message}, {"wanted", false}});
   }
 
   static BodyValues joined(BodyValues values, const BodyValues& more) {
@@ -693,6 +703,7 @@ class BodyInliner {
   std::array<std::optional<ValueId>, 2> truths_;
   std::map<StateId, ValueId> states_;
   std::function<ValueId(StateId)> capture_state_;  // of a closed body: from the graph around it
+  std::map<std::string, ValueId> beyond_bounds_;   // by what is told where one holds
   std::optional<ValueId> holds_;  // the assertions of bodies; none: no body asserts
 };
 

@@ -220,6 +220,7 @@ std::optional<BodyInliner::Repeated> BodyInliner::repeat(Repeat what, const Body
   };
   const std::optional<Trip> trip = make(inner, carries, shared);
   if (!trip) return std::nullopt;
+  inner.assert_bounds("trip");
   const bool carries_word = what.kind == RegionKind::While;
   if (carries_word && !trip->word) what.kind = RegionKind::Counted;
   const ValueId goes_on = trip->word ? *trip->word : inner.truth(what.kind == RegionKind::Counted);

@@ -371,6 +371,41 @@ TEST_CASE("a device tells of a loop that its bound ends, where indices are check
   }
 }
 
+TEST_CASE("a loop inside another one that reaches its bound in any trip is told of once") {
+  // In each step t the inner loop goes on while k < t.
+  const std::string inner =
+      R"({"name": "inner", "op": "while", "inputs": ["zero", "c"], "outputs": ["k", "d"],
+          "attributes": {"max_iterations": 3}, "bodies": {)" +
+      body("cond", R"("a", "b")", node("lt", R"("a", "t")", "q"), R"("q")") + ", " +
+      body("body", R"("e", "f")",
+           node("add", R"("e", "one")", "e2") + ", " + node("add", R"("f", "one")", "f2"),
+           R"("e2", "f2")") +
+      "}}";
+  const std::string text = with_constants(
+      graph(input("h", "[4]") + ", " + input("x", "[5]"),
+            control("scan", R"("h", "x")", R"("l", "y")",
+                    body("body", R"("c", "t")", inner, R"("d", "k")"), R"({"num_carry": 1})"),
+            R"("l", "y")"));
+  for (const ControlFlow control : {ControlFlow::Unrolled, ControlFlow::Regions}) {
+    CompileOptions options = test_options(2);
+    options.control = control;
+    Diagnostics diagnostics;
+    const auto plan = compile_plan(module_from(text), options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    REQUIRE(plan->entry(0).assertions() != nullptr);
+    CHECK(plan->entry(0).assertions()->size() == 1);
+    for (const auto& device : present_devices().devices) {
+      const auto run = [&](double t) {
+        return run_checked(*device, plan,
+                           {{"h", reals({4}, {0, 0, 0, 0})}, {"x", reals({5}, {1, 0, 2, t, 1})}});
+      };
+      CHECK(run(3).ok());
+      CHECK(told(run(4), R"(while "inner" in "ctl" reached its bound of 3 trips)"));
+    }
+  }
+}
+
 TEST_CASE("a loop takes as many trips as its count and its condition say") {
   const std::string text = with_hundred(summing(R"("m")", R"({"max_iterations": 5})"));
   const Tensor x = reals({2}, {3, 1});
