@@ -12,10 +12,11 @@
 //   products of parts are made; sums that are not finite are computed again, as above.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.kernel, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
+//   RLX_AHEAD panels of each travel to registers at a time, a divisor of the number that each split has;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
 //   whole tiles); RLX_SUM_MATRICES matrices of sums pass through shared memory at a time; epilogue (lib/product.inc; RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
 //   as in matmul.kernel; RLX_WINDOWS, and what it needs.
-// Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
+// Phases: the panels of the next RLX_AHEAD depths travel to registers while those in shared memory are multiplied; then the sums pass
 //   through shared memory, 16 rows at a time, where each thread adds the slices of its elements in order and finishes them.
 // Numerics: products summed in f32, one rounding at the store. Of f32: with u = 2^-24, parts lie below 2^-8 and 2^-15 of their operand, so
 //   the three products left out are below 4u of the product together. Matrix units cut sums off instead of rounding them: the products of
@@ -508,6 +509,67 @@ RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column,
     apart[i] = coopMatMulAddNV(left[p][i], right[q], apart[i]);                     \
   }
 
+// The next panels of each operand take their place in shared memory, where everyone has multiplied those before.
+RLX_FN void stage_next(rlx_u32 block, rlx_uvec4 a_next[RLX_A_UNITS], rlx_uvec4 b_next[RLX_B_UNITS]) {
+#if RLX_STAGES == 1
+  rlx_barrier();
+#endif
+  stage_pieces(block % rlx_u32(RLX_STAGES), a_next, b_next);
+  rlx_barrier();
+}
+
+// Adds the products of a block's depths to the sums of the subgroup at (warp_m, warp_n) of the tile and warp_k of its depth.
+RLX_FN void multiply_panels(rlx_u32 block, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k,
+                            inout rlx_sum_matrix sums[RLX_MATRICES_M][RLX_MATRICES_N]) {
+  const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
+  const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
+  RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
+    const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
+    rlx_left_matrix left[RLX_PARTS][RLX_MATRICES_M];
+    RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        const rlx_u32 line = warp_m + i * 16u;
+        const rlx_u32 panel = a_panel + part * rlx_u32(RLX_A_PIECES);
+#if RLX_A_BY_LINE
+        coopMatLoadNV(left[part][i], rlx_panels, panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
+#else
+        coopMatLoadNV(left[part][i], rlx_panels, panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
+#endif
+      }
+    }
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
+      const rlx_u32 line = warp_n + j * 16u;
+      rlx_right_matrix right[RLX_PARTS];
+      RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
+        const rlx_u32 panel = b_panel + part * rlx_u32(RLX_B_PIECES);
+#if RLX_B_BY_LINE
+        coopMatLoadNV(right[part], rlx_panels, panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
+#else
+        coopMatLoadNV(right[part], rlx_panels, panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
+#endif
+      }
+#if RLX_PARTS == 3
+      rlx_sum_matrix apart[RLX_MATRICES_M];
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        apart[i] = coopMatMulAddNV(left[1][i], right[1], rlx_sum_matrix(0.0));
+      }
+      RLX_MULTIPLY_PARTS(apart, 2, 0)
+      RLX_MULTIPLY_PARTS(apart, 0, 2)
+      RLX_MULTIPLY_PARTS(apart, 1, 0)
+      RLX_MULTIPLY_PARTS(apart, 0, 1)
+      RLX_MULTIPLY_PARTS(apart, 0, 0)
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        RLX_UNROLL for (rlx_u32 e = 0u; e < rlx_u32(RLX_MATRIX_SHARE); ++e) sums[i][j][e] += apart[i][e];
+      }
+#else
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        sums[i][j] = coopMatMulAddNV(left[0][i], right[0], sums[i][j]);
+      }
+#endif
+    }
+  }
+}
+
 RLX_MAIN {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
   if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
@@ -532,68 +594,32 @@ RLX_MAIN {
       sums[i][j] = rlx_sum_matrix(0.0);
     }
   }
-  rlx_uvec4 a_next[RLX_A_UNITS];
-  rlx_uvec4 b_next[RLX_B_UNITS];
+  rlx_uvec4 a_next[RLX_AHEAD][RLX_A_UNITS];
+  rlx_uvec4 b_next[RLX_AHEAD][RLX_B_UNITS];
   const TileLines lines = lines_of_tile(tile.m * rlx_u32(RLX_TILE_M));
-  load_units(a, b, lines, tile, depth_begin, a_next, b_next);
-  stage_pieces(0u, a_next, b_next);
-  rlx_barrier();
-  RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
-    // The last block is loaded and staged once more: a branch would cost more than that does.
-    load_units(a, b, lines, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
-    const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
-    const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
-    RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
-      const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
-      rlx_left_matrix left[RLX_PARTS][RLX_MATRICES_M];
-      RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
-        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-          const rlx_u32 line = warp_m + i * 16u;
-          const rlx_u32 panel = a_panel + part * rlx_u32(RLX_A_PIECES);
-#if RLX_A_BY_LINE
-          coopMatLoadNV(left[part][i], rlx_panels, panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
-#else
-          coopMatLoadNV(left[part][i], rlx_panels, panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
-#endif
-        }
-      }
-      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
-        const rlx_u32 line = warp_n + j * 16u;
-        rlx_right_matrix right[RLX_PARTS];
-        RLX_UNROLL for (rlx_u32 part = 0u; part < rlx_u32(RLX_PARTS); ++part) {
-          const rlx_u32 panel = b_panel + part * rlx_u32(RLX_B_PIECES);
-#if RLX_B_BY_LINE
-          coopMatLoadNV(right[part], rlx_panels, panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
-#else
-          coopMatLoadNV(right[part], rlx_panels, panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
-#endif
-        }
-#if RLX_PARTS == 3
-        rlx_sum_matrix apart[RLX_MATRICES_M];
-        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-          apart[i] = coopMatMulAddNV(left[1][i], right[1], rlx_sum_matrix(0.0));
-        }
-        RLX_MULTIPLY_PARTS(apart, 2, 0)
-        RLX_MULTIPLY_PARTS(apart, 0, 2)
-        RLX_MULTIPLY_PARTS(apart, 1, 0)
-        RLX_MULTIPLY_PARTS(apart, 0, 1)
-        RLX_MULTIPLY_PARTS(apart, 0, 0)
-        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-          RLX_UNROLL for (rlx_u32 e = 0u; e < rlx_u32(RLX_MATRIX_SHARE); ++e) sums[i][j][e] += apart[i][e];
-        }
-#else
-        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
-          sums[i][j] = coopMatMulAddNV(left[0][i], right[0], sums[i][j]);
-        }
-#endif
-      }
-    }
-#if RLX_STAGES == 1
-    rlx_barrier();
-#endif
-    stage_pieces((block + 1u) % rlx_u32(RLX_STAGES), a_next, b_next);
-    rlx_barrier();
+  RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_AHEAD); ++turn) {
+    load_units(a, b, lines, tile, depth_begin + turn * rlx_u32(RLX_TILE_K), a_next[turn], b_next[turn]);
   }
+  stage_pieces(0u, a_next[0], b_next[0]);
+  rlx_barrier();
+  // Rounds with more behind them, then the last one. Turns are unrolled, so that places in a_next and b_next are known when the code
+  // is compiled.
+  RLX_LOOP for (rlx_u32 round = 0u; round + rlx_u32(RLX_AHEAD) < blocks; round += rlx_u32(RLX_AHEAD)) {
+    RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_AHEAD); ++turn) {
+      const rlx_u32 block = round + turn;
+      const rlx_u32 depth = depth_begin + (block + rlx_u32(RLX_AHEAD)) * rlx_u32(RLX_TILE_K);
+      load_units(a, b, lines, tile, depth, a_next[turn], b_next[turn]);
+      multiply_panels(block, warp_m, warp_n, warp_k, sums);
+      stage_next(block + 1u, a_next[(turn + 1u) % rlx_u32(RLX_AHEAD)], b_next[(turn + 1u) % rlx_u32(RLX_AHEAD)]);
+    }
+  }
+  const rlx_u32 last_round = blocks - rlx_u32(RLX_AHEAD);
+  multiply_panels(last_round, warp_m, warp_n, warp_k, sums);
+  RLX_UNROLL for (rlx_u32 turn = 1u; turn < rlx_u32(RLX_AHEAD); ++turn) {
+    stage_next(last_round + turn, a_next[turn], b_next[turn]);
+    multiply_panels(last_round + turn, warp_m, warp_n, warp_k, sums);
+  }
+  rlx_barrier();
 
   // Store.
   Result result;

@@ -27,6 +27,7 @@ FAR = 0.1  # error beyond which the loss grows linearly
 TILE_GROUPS = {  # kernel -> the groups that its estimate reads
     "matmul": ["thread_tiles"],
     "matmul_lanes": ["lane_tiles"],
+    "attention_lanes": ["lane_tiles"],
     "matmul_coop": ["coop"],
     "matmul_mma": ["mma", "mma_warps", "mma_warpgroups"],
     "matmul_wgmma": ["wgmma"],

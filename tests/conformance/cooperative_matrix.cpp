@@ -52,6 +52,15 @@ void add_matrix_tiles(std::vector<Case>& cases) {
     cases.push_back(product("T40 coop " + text_of(size) + " transposed a", halves({size.k, size.m}),
                             halves({size.k, size.n}), R"({"trans_a": true})"));
   }
+  // Two, three and four panels ahead, whole and with a last one that ends inside.
+  for (const Size& size : {Size{40, 72, 256}, Size{72, 40, 376}, Size{48, 136, 512},
+                           Size{136, 48, 184}, Size{200, 72, 1528}}) {
+    cases.push_back(product("T39 coop, panels ahead " + text_of(size), halves({size.m, size.k}),
+                            halves({size.k, size.n})));
+    cases.push_back(product("T40 coop, panels ahead " + text_of(size) + ", both transposed",
+                            halves({3, size.k, size.m}), halves({3, size.n, size.k}),
+                            R"({"trans_a": true, "trans_b": true})"));
+  }
   // Rows in whole pieces of 8, 4 or 2 bytes alone.
   for (const Size& size : {Size{68, 84, 196}, Size{70, 90, 58}, Size{40, 33, 197}}) {
     cases.push_back(product("T39 coop, narrow pieces " + text_of(size), halves({size.m, size.k}),

@@ -203,6 +203,15 @@ TEST_CASE("conformance of convolutions by lanes", "[lanes]") {
   check_family(of_few_elements(cooperative_conv_cases()), options);
 }
 
+// Of heads that LLVM compiles in less than a second.
+TEST_CASE("conformance of attention by lanes", "[lanes]") {
+  std::vector<Case> cases = attention_cases();
+  const Dim widest = 100;
+  std::erase_if(cases,
+                [&](const Case& test) { return test.inputs[0]->type.shape.back() > widest; });
+  check_family(cases, {.target = "vulkan", .device_model = "lavapipe"});
+}
+
 // A case of each operator and type of blocks: LLVM takes half a second for each.
 TEST_CASE("conformance of weights in blocks by lanes", "[lanes]") {
   std::set<std::pair<std::string, DType>> seen;

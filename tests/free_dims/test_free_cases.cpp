@@ -435,6 +435,15 @@ TEST_CASE("free sizes of attention on matrix units", "[attention_matrices]") {
     check_family(cases, kEachSize, "vulkan-nvidia");
 }
 
+// Of narrow heads, which LLVM compiles in no time.
+TEST_CASE("free sizes of attention by lanes", "[lanes]") {
+  std::vector<Case> cases = attention_cases();
+  const Dim widest = 16;
+  std::erase_if(cases,
+                [&](const Case& test) { return test.inputs[0]->type.shape.back() > widest; });
+  check_family(cases, kAllSizes, "vulkan-cpu");
+}
+
 TEST_CASE("free sizes of convolutions on matrix units", "[conv_matrices]") {
   for (const std::vector<Case>& cases : {conv_cases(), cooperative_conv_cases()})
     check_family(cases, kEachSize, "vulkan-nvidia");

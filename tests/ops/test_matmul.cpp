@@ -251,6 +251,9 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
           CHECK(2 * tile.stages * halves <= device.shared_bytes);
           CHECK(tile.sum_bytes() <= device.shared_bytes);
           CHECK(tile.n / tile.warps_n / 16 % tile.sum_matrices() == 0);
+          const int64_t blocks = choice.split_k / tile.k;
+          CHECK(blocks % choice.ahead == 0);
+          if (choice.ahead > 1) CHECK(choice.splits * blocks * tile.k - k < tile.k);
         }
       }
     }

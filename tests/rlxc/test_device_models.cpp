@@ -93,6 +93,31 @@ TEST_CASE("the model of a CPU takes products by lanes, and no other device hears
       std::string::npos);
 }
 
+TEST_CASE("the model of a CPU takes attention by lanes, of one query too") {
+  const Workplace place;
+  const auto why = [&](const std::string& queries, std::vector<std::string> arguments) {
+    const std::string kv = R"("dtype": "f32", "shape": [1, 40, 2, 16]})";
+    const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "m", "inputs": [
+      {"name": "q", "dtype": "f32", "shape": [1, )" + queries +
+                                                        R"(, 2, 16]},
+      {"name": "k", )" + kv + R"(, {"name": "v", )" + kv +
+                                                        R"(],
+      "nodes": [{"name": "n", "op": "attention", "inputs": ["q", "k", "v"], "outputs": ["y"],
+                 "attributes": {"num_heads": 2, "head_dim": 16}}],
+      "outputs": ["y"]})");
+    for (const char* each : {"--target", "vulkan", "-o"}) arguments.emplace_back(each);
+    arguments.push_back(place.path("m.plan"));
+    arguments.push_back(model);
+    expect_code(0, place, arguments);
+    return expect_code(0, place, {"inspect", place.path("m.plan"), "--why"});
+  };
+  says(why("64", {"--device-model", "lavapipe"}), "eight lanes: tiles of 32 rows, 4 workgroups");
+  says(why("1", {"--device-model", "lavapipe"}), "eight lanes: tiles of 16 rows, 2 workgroups");
+  says(why("40", {"--device-model", "lavapipe", "--without", "attention_lanes"}),
+       "attention for attention");
+  CHECK(why("40", {}).output.find("attention_lanes") == std::string::npos);
+}
+
 TEST_CASE("convolutions that differ in sizes alone run one kernel on a CPU") {
   const Workplace place;
   const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "m",

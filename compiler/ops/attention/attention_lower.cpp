@@ -193,6 +193,14 @@ constexpr std::array kAttentionOffers = {
                          .microseconds = attention_coop_bound,
                          .emit = emit_attention_coop,
                          .takes_free_sizes = true},
+    // On a CPU loads cost most, and its lanes make them for each other.
+    Offer<AttentionCall>{.kernel = KernelId::attention_lanes,
+                         .rank = 0,
+                         .refusal = attention_lanes_refusal,
+                         .microseconds = attention_lanes_time,
+                         .emit = emit_attention_lanes,
+                         .is_for = [](const DeviceModel& device) { return device.is_cpu(); },
+                         .takes_free_sizes = true},
     // Tiles of queries stay mostly empty where it fits.
     Offer<AttentionCall>{.kernel = KernelId::attention_decode,
                          .rank = 1,

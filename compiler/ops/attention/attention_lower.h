@@ -90,6 +90,10 @@ std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& 
 double attention_coop_bound(const OfferContext& at, const AttentionCall& call);
 bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call);
 
+std::string attention_lanes_refusal(const OfferContext& at, const AttentionCall& call);
+double attention_lanes_time(const OfferContext& at, const AttentionCall& call);
+bool emit_attention_lanes(LowerContext& ctx, const AttentionCall& call);
+
 std::string attention_decode_refusal(const OfferContext& at, const AttentionCall& call);
 bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call);
 

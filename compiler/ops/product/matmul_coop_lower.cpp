@@ -62,6 +62,7 @@ void define_choice(CoopDispatch& dispatch, const Product& product, const CoopCho
       .define("RLX_TILE_N", choice.tile.n)
       .define("RLX_TILE_K", choice.tile.k)
       .define("RLX_STAGES", choice.tile.stages)
+      .define("RLX_AHEAD", choice.ahead)
       .define("RLX_WARPS_M", choice.tile.warps_m)
       .define("RLX_WARPS_N", choice.tile.warps_n)
       .define("RLX_WARPS_K", choice.tile.warps_k)
@@ -127,7 +128,8 @@ std::vector<CoopProblem> window_problems(DType dtype, const Dim& m, int64_t n, i
                        .k = k,
                        .batches = bundles,
                        .splits_depth = bundles == 1,
-                       .in_parts = is_in_parts(dtype)};
+                       .in_parts = is_in_parts(dtype),
+                       .of_windows = true};
   });
 }
 

@@ -21,6 +21,7 @@ struct CoopProblem {
   bool b_by_line = false;
   bool splits_depth = true;  // may be divided among workgroups
   bool in_parts = false;     // operands are f32, in three parts of 16 bits
+  bool of_windows = false;   // lines of a are windows of images, whose places take registers
 };
 
 // Lines of a and b per workgroup, the depth of a stage, and the subgroups of 32 that share them.
@@ -43,17 +44,18 @@ struct CoopTile {
 
 struct CoopChoice {
   CoopTile tile;
+  uint32_t ahead = 1;       // panels of each operand that travel to registers at a time
   int64_t splits = 1;       // ranges of k, joined by a second pass
   int64_t split_k = 0;      // depth of a range, whole stages
   int64_t groups = 0;       // workgroups: tiles * splits * batches
   double microseconds = 0;  // estimated
 
-  // "128x256 tiles, 8 subgroups, 1 stage of 32, split-k 2, 512 workgroups".
+  // "64x64 tiles, 8 subgroups, 1 stage of 128, 3 loaded ahead, split-k 2, 512 workgroups".
   [[nodiscard]] std::string text() const;
 };
 
-// Each tile with each split that fits, for a problem at several sizes, which differ in m, n and
-// batches and begin with the largest.
+// Each tile with each split and number of panels ahead that fit, for a problem at several sizes,
+// which differ in m, n and batches and begin with the largest.
 std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
                                                      const DeviceModel& device);
 // Of these the one whose estimate exceeds the best one's by the least factor where this is largest;

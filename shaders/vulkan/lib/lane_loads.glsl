@@ -4,7 +4,7 @@
 #ifndef RLX_LIB_LANE_LOADS_GLSL
 #define RLX_LIB_LANE_LOADS_GLSL
 
-// Two neighbours that no thread writes, from an even index on, in one word of 32 or 64 bits.
+// Two neighbours that no thread writes (attention_lanes takes these alone), from an even index on, in one word of 32 or 64 bits.
 layout(buffer_reference, scalar, buffer_reference_align = 4) restrict readonly buffer OperandU32 { uint v; };
 rlx_vec2 rlx_operand2_f32(rlx_ptr base, rlx_i64 i) { return uintBitsToFloat(RLX_OPERAND8(RLX_AT(base, i, 4))); }
 rlx_vec2 rlx_operand2_f16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_f16x2(OperandU32(RLX_AT(base, i, 2)).v); }
