@@ -71,6 +71,13 @@ struct RandomParams {
   rlx_uint value3;
 };
 
+// One element each. index_errors counts where x is not what it must be.
+struct AssertionParams {
+  rlx_ptr x;
+  rlx_ptr y;
+  rlx_ptr index_errors;
+};
+
 struct GatherParams {
   rlx_ptr x;
   rlx_ptr index;

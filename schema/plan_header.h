@@ -25,6 +25,7 @@ inline constexpr uint32_t kMaxParamsBytes = 128;       // Vulkan's guaranteed pu
 inline constexpr uint32_t kArenaAlignmentBytes = 256;  // of every value's offset in its segment
 inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer that a caller binds
 inline constexpr uint32_t kIndexErrorBytes = 4;        // a step's word of the index_errors segment
+inline constexpr uint32_t kMaxAssertionBytes = 1024;   // of its text
 inline constexpr uint32_t kMaxRank = 8;
 
 // Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged

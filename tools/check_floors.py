@@ -36,7 +36,7 @@ FAMILIES = {
     "attention": ["lowering", "indexing"],
     "weighted": ["lowering", "product"],
     "vision": ["lowering", "product"],
-    "control": [],
+    "control": ["lowering"],
     "training": ["lowering", "attention", "vision"],
     "extension": ["lowering"],
 }

@@ -754,6 +754,29 @@ def exponential(s, x, lambd=1.0):
     return s.emit("mul", [s.emit("log1p", [s.emit("neg", [drawn])]), s.operand(-1 / lambd, s.out.dtype)])
 
 
+@aten("bernoulli.default", "bernoulli.p")
+def bernoulli(s, x, p=None, **_):
+    """1 where a number drawn as above lies below the probability: the element's own, or p."""
+    drawn = s.emit("rng_uniform", [], dtype=torch.float32, shape_=s.dims(s.out.shape), dtype_="f32", low=0.0, high=1.0)
+    return s.cast(s.emit("lt", [drawn, s.operand(x if p is None else p, torch.float32)], dtype=torch.bool), s.out.dtype)
+
+
+@aten("multinomial.default")
+def multinomial(s, x, num_samples, replacement=False, **_):
+    """Columns of each row, as often as their weights say: one draw by itself, or without replacement the largest of all columns' keys."""
+    scores = s.emit("log", [s.cast(x, torch.float32)], dtype=torch.float32, shape=x.shape)
+    if num_samples > 1 and not replacement:
+        # log(weight / a waiting time): the order in which exponential clocks of these rates ring.
+        drawn = s.emit("rng_uniform", [], dtype=torch.float32, shape=x.shape, shape_=s.dims(x.shape), dtype_="f32", low=2.0**-25, high=1.0)
+        waits = s.emit("neg", [s.emit("log1p", [s.emit("neg", [drawn], torch.float32, x.shape)], torch.float32, x.shape)], torch.float32, x.shape)
+        keys = s.emit("sub", [scores, s.emit("log", [waits], torch.float32, x.shape)], torch.float32, x.shape)
+        return s.emit_many("topk", [keys], [(torch.float32, s.out.shape), (torch.int64, s.out.shape)], k=s.dims([num_samples])[0],
+                           axis=x.rank - 1, index_dtype="i64")[1]
+    rows = [*x.shape[:-1], 1, x.shape[-1]]
+    scores = s.expand(s.reshape(scores, rows), [*x.shape[:-1], num_samples, x.shape[-1]])
+    return s.emit("sample", [scores], index_dtype="i64")
+
+
 @aten("randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype")
 def random_integers(s, high, low=0, **_):
     """Whole numbers of the run's seed and step, from low to below high."""

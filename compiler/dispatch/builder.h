@@ -89,10 +89,10 @@ class DispatchBuilder {
     return count_index_errors(position_of(&Params::index_errors));
   }
   // The same by byte position, for array fields.
-  DispatchBuilder& count_index_errors(uint32_t position) {
-    if (!program_->counts_index_errors) return *this;
-    return define("RLX_INDEX_ERRORS", 1)
-        .bind(position, program_->add_index_errors(step_.node), AccessMode::ReadWrite);
+  DispatchBuilder& count_index_errors(uint32_t position) { return count_errors(position, {}); }
+  // The word counts how often something that must hold does not; the text says so of a run.
+  DispatchBuilder& count_failures(std::string text) {
+    return count_errors(position_of(&Params::index_errors), std::move(text));
   }
   // The kernel's next tensor map, of what `field` is bound to from its pointer on; map.position is
   // set here.
@@ -132,6 +132,12 @@ class DispatchBuilder {
   }
 
  private:
+  DispatchBuilder& count_errors(uint32_t position, std::string assertion) {
+    if (!program_->counts_index_errors) return *this;
+    return define("RLX_INDEX_ERRORS", 1)
+        .bind(position, program_->add_index_errors(step_.node, std::move(assertion)),
+              AccessMode::ReadWrite);
+  }
   uint32_t position_of(rlx_ptr Params::*field) const {
     return static_cast<uint32_t>(reinterpret_cast<const char*>(&(params_.*field)) -
                                  reinterpret_cast<const char*>(&params_));

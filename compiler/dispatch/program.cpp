@@ -127,12 +127,13 @@ BufferId Program::add_buffer(Buffer buffer) {
   return BufferId{narrow<uint32_t>(buffers.size() - 1)};
 }
 
-TensorRef Program::add_index_errors(const std::string& node) {
+TensorRef Program::add_index_errors(const std::string& node, std::string assertion) {
   const TensorType word{.dtype = DType::u32, .shape = {1}};
   const BufferId buffer = add_buffer({.name = node + ".index_errors",
                                       .type = word,
                                       .size_bytes = kIndexErrorBytes,
-                                      .segment = Segment::IndexErrors});
+                                      .segment = Segment::IndexErrors,
+                                      .assertion = std::move(assertion)});
   return {.buffer = buffer, .type = word, .strides = {1}};
 }
 

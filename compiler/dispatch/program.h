@@ -74,6 +74,8 @@ struct Buffer {
   std::optional<StateId> state;
   std::optional<uint32_t> input_index;   // Io: which graph input
   std::optional<uint32_t> output_index;  // Io: which graph output
+  // IndexErrors: what is told of a run in which it is not 0; empty: that indices lie outside.
+  std::string assertion = {};
 };
 
 // A strided tensor inside a buffer. Elements are at offset_bytes + element_bytes * sum(index_i *
@@ -257,8 +259,9 @@ struct Program {
 
   BufferId add_buffer(Buffer buffer);
   KernelInstanceId intern(const Specialization& specialization);
-  // A fresh word in which one step, for this node, counts indices that lie outside their tensor.
-  TensorRef add_index_errors(const std::string& node);
+  // A fresh word in which one step, for this node, counts indices that lie outside their tensor,
+  // or, with a text, how often something that must hold does not.
+  TensorRef add_index_errors(const std::string& node, std::string assertion);
   [[nodiscard]] const Buffer& buffer(BufferId id) const { return buffers.at(index_of(id)); }
 };
 

@@ -212,6 +212,8 @@ class EntryBuilder {
     };
     const auto tuned_device = text(tuned_device_);
     const auto tuned_driver = text(tuned_driver_);
+    const std::vector<Offset<fb::Assertion>> asserted = build_assertions();
+    const auto assertions = asserted.empty() ? 0 : builder.CreateVector(asserted);
     index_->result_.has_free_sizes |= !sizes_.empty();
     index_->result_.region_count += schedule_->regions.size();
     return fb::CreateEntry(
@@ -219,7 +221,7 @@ class EntryBuilder {
         relocation_list, edge_list, schedule_->wave_count, schedule_->arena_bytes,
         schedule_->lower_bound_bytes, gemm_list, alternative_list, sizes, patches, ranges,
         profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt, regions,
-        tuned_device, tuned_driver);
+        tuned_device, tuned_driver, assertions);
   }
 
  private:
@@ -278,6 +280,17 @@ class EntryBuilder {
       tables.push_back(fb::CreateRegion(index_->builder_, name, region.first_step,
                                         region.step_count, region.most_trips, word,
                                         value_of_.at(index_of(region.counter)).value()));
+    }
+    return tables;
+  }
+
+  std::vector<Offset<fb::Assertion>> build_assertions() {
+    std::vector<Offset<fb::Assertion>> tables;
+    for (size_t b = 0; b < program_->buffers.size(); ++b) {
+      const std::string& told = program_->buffers[b].assertion;
+      if (!value_of_[b] || told.empty()) continue;
+      const auto told_in_plan = index_->builder_.CreateString(told);
+      tables.push_back(fb::CreateAssertion(index_->builder_, *value_of_[b], told_in_plan));
     }
     return tables;
   }

@@ -6,11 +6,14 @@
 #include <map>
 #include <unordered_set>
 
+#include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
 #include "compiler/import/node_order.h"
 #include "compiler/import/promote.h"
 #include "compiler/import/reference_ir/control.h"
 #include "compiler/import/weights.h"
+#include "compiler/ir/constants.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/prepare.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
@@ -63,12 +66,18 @@ class EntryBinder {
         context_(context) {
     graph_.name = source.name;
   }
-  EntryBinder(const SourceBody& source, const SourceNode& node, EntryBinder& outer)
+  // What is wrong with the body goes to `diagnostics`.
+  EntryBinder(const SourceBody& source, const SourceNode& node, EntryBinder& outer,
+              Diagnostics& diagnostics)
       : nodes_(source.nodes),
         output_names_(source.outputs),
         place_(source.place),
         what_("body " + in_quotes(source.name) + " of node " + in_quotes(node.name)),
-        context_(outer.context_),
+        context_{.module = outer.context_.module,
+                 .leaves = outer.context_.leaves,
+                 .symbols = outer.context_.symbols,
+                 .auto_promote = outer.context_.auto_promote,
+                 .diagnostics = diagnostics},
         outer_(&outer) {
     graph_.name = source.name;
   }
@@ -312,6 +321,7 @@ class EntryBinder {
     const size_t errors_before = context_.diagnostics.error_count();
     std::vector<Graph> bodies;
     std::vector<std::vector<Capture>> captures;
+    std::vector<Diagnostics> faults(op.bodies.size());
     for (size_t i = 0; i < op.bodies.size(); ++i) {
       const auto body = std::ranges::find(source.bodies, op.bodies[i], &SourceBody::name);
       if (body->inputs.size() != types->at(i).size()) {
@@ -321,13 +331,63 @@ class EntryBinder {
              {});
         continue;
       }
-      EntryBinder binder(*body, source, *this);
+      EntryBinder binder(*body, source, *this, faults[i]);
       bodies.push_back(binder.bind(body->inputs, types->at(i)));
       captures.push_back(binder.captures());
+    }
+    if (source.op == OpId::if_ && bodies.size() == faults.size()) {
+      for (size_t i = 0; i < faults.size(); ++i) {
+        if (!faults[i].has_errors() || faults[1 - i].has_errors() || !is_of_shapes(faults[i]))
+          continue;
+        const std::string told = leave_out({.op = source.op,
+                                            .node = source.name,
+                                            .name = std::string(op.bodies[i]),
+                                            .place = source.place},
+                                           faults[i], context_.diagnostics);
+        bodies[i] = impossible_body(bodies[i].name, types->at(i), bodies[1 - i], told);
+        captures[i].clear();
+        faults[i] = {};
+      }
+    }
+    for (const Diagnostics& of_body : faults) {
+      for (const Diagnostic& fault : of_body.all()) context_.diagnostics.add(fault);
     }
     if (context_.diagnostics.error_count() > errors_before) return false;
     join_captures(node, std::move(bodies), captures);
     return true;
+  }
+
+  // In place of a branch that cannot be: results of its sibling's types, and an assertion.
+  Graph impossible_body(const std::string& name, const std::vector<TensorType>& inputs,
+                        const Graph& sibling, const std::string& told) {
+    Graph body;
+    body.name = name;
+    const auto add = [&](const char* op, std::vector<std::optional<ValueId>> read,
+                         Attributes attributes) {
+      const std::string fresh = body.fresh_name(op);
+      const ValueId output = body.add_value({.name = fresh});
+      const NodeId id = body.add_node({.name = fresh,
+                                       .op = op,
+                                       .inputs = std::move(read),
+                                       .outputs = {output},
+                                       .attributes = std::move(attributes),
+                                       .place = place_});
+      RLX_CHECK(check_and_infer(body, id, context_.diagnostics), "a branch that cannot be");
+      return output;
+    };
+    for (const TensorType& type : inputs) {
+      body.inputs.push_back(body.add_value(
+          {.name = body.fresh_name("in"), .type = type, .origin = ValueOrigin::Input}));
+    }
+    const auto constant = [&](DType dtype) {
+      return add_constant(context_.module, body, "impossible", impossible_element(dtype));
+    };
+    add("assert", {constant(DType::bool_)}, {{"message", told}});
+    for (const ValueId output : sibling.outputs()) {
+      const TensorType& type = sibling.value(output).type;
+      body.add_output(add("expand", {constant(type.dtype)}, {{"shape", Ints(type.shape)}}));
+    }
+    return body;
   }
 
   bool check_body_names(const SourceNode& source, const OpDef& op) {

@@ -18,9 +18,9 @@ namespace rlx {
 
 namespace {
 
-// The enumerator of an op: its name, but for words of C++.
+// The enumerator of an op: its name, but for words of C++ and of its macros.
 std::string enumerator_of(std::string_view name) {
-  const bool is_word = name == "if" || name == "while";
+  const bool is_word = name == "if" || name == "while" || name == "assert";
   return std::string(name) + (is_word ? "_" : "");
 }
 

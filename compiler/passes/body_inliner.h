@@ -55,6 +55,7 @@ class BodyInliner {
       if (!replace(id)) return changed;
       ++changed;
     }
+    keep_states();
     return changed;
   }
 
@@ -70,9 +71,28 @@ class BodyInliner {
     if (!outputs) return false;
     for (const auto& [state, value] : writes)
       emit("state_write", {state_value(state), value}, node.name);
+    assert_bounds(node.name);
     for (size_t i = 0; i < outputs->size(); ++i) hand_over(node, i, (*outputs)[i]);
     graph_.remove_node(id);
     return true;
+  }
+
+  // A run in which an assertion of a body does not hold leaves all states as they were.
+  void keep_states() {
+    if (!holds_) return;
+    position_.reset();
+    const std::vector<NodeId> order = graph_.order();
+    for (const NodeId id : order) {
+      const Node node = graph_.node(id);
+      if (node.op != OpId::state_write) continue;
+      root_ = &node;
+      graph_.change_node(id, [&node](Node& read) {
+        read.op = name_of(OpId::identity);
+        read.inputs = {node.inputs[1]};
+      });
+      const ValueId kept = choose(holds_, *node.inputs[1], *node.inputs[0], node.name);
+      emit("state_write", {node.inputs[0], kept}, node.name);
+    }
   }
 
   // Who read an output of the node reads `value`; an output of the entry keeps its name.
@@ -246,6 +266,8 @@ class BodyInliner {
   std::optional<BodyValues> copy(const Graph& body, Node node, const BodyPlace& place) {
     if (!has_room()) return std::nullopt;
     guard_indices(node, place);
+    const bool asserts = node.op == OpId::assert_;
+    if (asserts) guard_assertion(node, place);
     BodyValues outputs;
     for (const ValueId id : node.outputs) {
       const Value& value = body.value(id);
@@ -256,6 +278,7 @@ class BodyInliner {
     node.name = graph_.fresh_name(place.path + "." + node.name);
     insert(std::move(node));
     ++added_;
+    if (asserts) holds_ = both(holds_, outputs.front(), place.path);
     return outputs;
   }
 
@@ -268,6 +291,14 @@ class BodyInliner {
       const ValueId first = zero(type_of(index));
       node.inputs[i] = choose(place.active, index, first, place.path);
     }
+  }
+
+  // What does not count asserts nothing.
+  void guard_assertion(Node& node, const BodyPlace& place) {
+    if (!place.active) return;
+    const bool wanted = AttributeReader(*find_op(node.op), node.attributes).flag("wanted");
+    const ValueId x = flag(*node.inputs[0], place.path);
+    node.inputs[0] = choose(place.active, x, truth(wanted), place.path);
   }
 
   bool has_room() {
@@ -451,18 +482,25 @@ class BodyInliner {
     return std::nullopt;
   }
 
-  // The values, where a flag says that the loop would go on behind its bound: whoever checks
-  // indices is told then, by the loop's name.
-  BodyValues told_at_bound(BodyValues values, ValueId goes_on, const BodyPlace& place) {
-    if (values.empty()) return values;
-    Tensor only = Tensor::zeros({DType::bool_, {1}});
-    only.integers.front() = 1;
-    const ValueId index = emit("cast", {both(place.active, goes_on, place.path)}, place.path,
-                               {{"to", std::string("i32")}});
-    const ValueId holds =
-        emit("gather", {constant("in_time", only), index}, place.path + ".max_iterations");
-    values[0] = choose(holds, values[0], zero(type_of(values[0])), place.path);
-    return values;
+  // Where a condition, as a flag or a word, says that the loop would go on behind its bound,
+  // whoever checks indices is told; what it gives is what it carried there.
+  void tell_at_bound(const Node& node, int64_t bound, ValueId goes_on, const BodyPlace& place) {
+    if (place.active) goes_on = both(place.active, flag(goes_on, place.path), place.path);
+    std::string name = node.op + " \"" + node.name + "\"";
+    if (node.name != root_->name) name += " in \"" + root_->name + "\"";
+    const std::string message = name + " reached its bound of " + std::to_string(bound) +
+                                " trips and would go on: compile it with a larger max_iterations";
+    const auto [told, is_first] = beyond_bounds_.try_emplace(message, goes_on);
+    if (is_first) return;
+    // In another trip of a loop around it: they are told of together.
+    told->second =
+        emit("logical_or", {flag(told->second, place.path), flag(goes_on, place.path)}, place.path);
+  }
+
+  // What tell_at_bound found out so far, as assertions.
+  void assert_bounds(const std::string& path) {
+    for (const auto& [message, goes_on] : std::exchange(beyond_bounds_, {}))
+      emit("assert", {goes_on}, path, {{"message", message}, {"wanted", false}});
   }
 
   static BodyValues joined(BodyValues values, const BodyValues& more) {
@@ -487,7 +525,10 @@ class BodyInliner {
       go_on(going, condition->front(), trip.path);
       if (going.has_ended) return carries;
       if (t == bound && !going.holds) return fail_endless(node, bound);
-      if (t == bound) return told_at_bound(std::move(carries), *going.holds, place);
+      if (t == bound) {
+        tell_at_bound(node, bound, *going.holds, place);
+        return carries;
+      }
       trip.active = active_in(place, going, trip.path);
       const std::optional<BodyValues> given = put(*node.bodies[kWhileBody], inputs, trip);
       if (!given) return std::nullopt;
@@ -567,7 +608,8 @@ class BodyInliner {
       carries.push_back(stacked(rows[i], row, 0, place));
     }
     if (count) carries.push_back(*count);
-    return is_over ? carries : told_at_bound(std::move(carries), *going.holds, place);
+    if (!is_over) tell_at_bound(node, t, *going.holds, place);
+    return carries;
   }
 
   std::optional<BodyValues> expand_scan(const Node& node, const BodyPlace& place) {
@@ -661,6 +703,8 @@ class BodyInliner {
   std::array<std::optional<ValueId>, 2> truths_;
   std::map<StateId, ValueId> states_;
   std::function<ValueId(StateId)> capture_state_;  // of a closed body: from the graph around it
+  std::map<std::string, ValueId> beyond_bounds_;   // by what is told where one holds
+  std::optional<ValueId> holds_;  // the assertions of bodies; none: no body asserts
 };
 
 }  // namespace rlx

@@ -220,6 +220,7 @@ std::optional<BodyInliner::Repeated> BodyInliner::repeat(Repeat what, const Body
   };
   const std::optional<Trip> trip = make(inner, carries, shared);
   if (!trip) return std::nullopt;
+  inner.assert_bounds("trip");
   const bool carries_word = what.kind == RegionKind::While;
   if (carries_word && !trip->word) what.kind = RegionKind::Counted;
   const ValueId goes_on = trip->word ? *trip->word : inner.truth(what.kind == RegionKind::Counted);
@@ -331,7 +332,8 @@ std::optional<BodyValues> BodyInliner::while_region(const Node& node, const Body
                return trip;
              });
   if (!made) return std::nullopt;
-  return told_at_bound(made->carries, flag(*made->word, place.path), place);
+  tell_at_bound(node, bound, *made->word, place);
+  return made->carries;
 }
 
 std::optional<BodyInliner::Trip> BodyInliner::while_trip(const Node& node, uint32_t shift,
@@ -420,9 +422,9 @@ std::optional<BodyValues> BodyInliner::loop_region(const Node& node, const BodyP
     outputs.push_back(rows_on_axis(made.carries[form.carries + i], 0, place));
   if (form.has_count) outputs.push_back(made.carries.back());
   if (is_over) return outputs;
-  const ValueId goes_on =
-      together > 1 ? emit("gt", {trips, number(last)}, place.path) : flag(*made.word, place.path);
-  return told_at_bound(std::move(outputs), goes_on, place);
+  const ValueId goes_on = together > 1 ? emit("gt", {trips, number(last)}, place.path) : *made.word;
+  tell_at_bound(node, last, goes_on, place);
+  return outputs;
 }
 
 std::optional<BodyInliner::Trip> BodyInliner::loop_trip(const Node& node, uint32_t shift,

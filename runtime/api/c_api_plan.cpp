@@ -31,8 +31,9 @@ constexpr const char* kStatusNames[] = {
     "internal error",
     "index out of range",
     "untrusted plan",
+    "assertion failed",
 };
-static_assert(std::size(kStatusNames) == RLX_UNTRUSTED_PLAN + 1);
+static_assert(std::size(kStatusNames) == RLX_ASSERTION_FAILED + 1);
 
 // The public numbers are those of dtype.def.
 enum class DTypeNumber : int {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
@@ -18,6 +19,15 @@ std::span<const uint64_t> dims_of(const fb::Value& value) {
 
 std::string name_of(const fb::Value& value) {
   return quoted(PlanView::text(value.name()));
+}
+
+// What a word of index errors counts where it is not indices outside; else empty.
+std::string_view assertion_of(const fb::Entry& record, uint32_t word) {
+  if (record.assertions() == nullptr) return {};
+  for (const fb::Assertion* assertion : *record.assertions()) {
+    if (assertion->word() == word) return PlanView::text(assertion->text());
+  }
+  return {};
 }
 
 }  // namespace
@@ -301,7 +311,10 @@ void Session::find_index_words(uint32_t entry) {
         const fb::Value& value = PlanView::value(*record, range.value());
         if (value.segment() != fb::Segment::IndexErrors) continue;
         const auto word = static_cast<uint32_t>(value.offset_bytes() / kIndexErrorBytes);
-        entries_[entry].index_words.push_back({.record = record, .step = s, .word = word});
+        entries_[entry].index_words.push_back({.record = record,
+                                               .step = s,
+                                               .word = word,
+                                               .assertion = assertion_of(*record, range.value())});
       }
     }
   }
@@ -309,20 +322,30 @@ void Session::find_index_words(uint32_t entry) {
 
 Status Session::take_index_errors(uint32_t entry) {
   const std::span<uint32_t> counts = device_session_->index_errors();
-  std::optional<IndexWord> first;
+  const IndexWord* failed = nullptr;  // the first assertion
+  const IndexWord* first = nullptr;   // that counted indices outside
   uint32_t first_count = 0;
   uint32_t others = 0;
   for (const IndexWord& word : entries_[entry].index_words) {
-    uint32_t& count = counts[word.word];
-    if (count == 0 || word.record != &bound_from(entry)) continue;
-    others += first.has_value() ? 1 : 0;
-    if (!first.has_value()) {
-      first = word;
-      first_count = count;
+    if (word.record != &bound_from(entry)) continue;
+    const uint32_t count = std::exchange(counts[word.word], 0);
+    if (count == 0) continue;
+    if (!word.assertion.empty()) {
+      if (failed == nullptr) failed = &word;
+      continue;
     }
-    count = 0;
+    others += first != nullptr ? 1 : 0;
+    if (first != nullptr) continue;
+    first = &word;
+    first_count = count;
   }
-  if (!first.has_value()) return {};
+  // Where something does not hold, indices outside may be what comes of it.
+  if (failed != nullptr) {
+    return {RLX_ASSERTION_FAILED,
+            text_of(entry_text(entry), ", ", plan_->describe_step(*failed->record, failed->step),
+                    ": ", failed->assertion)};
+  }
+  if (first == nullptr) return {};
   return {RLX_INDEX_OUT_OF_RANGE,
           text_of(entry_text(entry), ", ", plan_->describe_step(*first->record, first->step), ": ",
                   first_count, first_count == 1 ? " index lies" : " indices lie", " outside",

@@ -123,7 +123,8 @@ class Session {
   struct IndexWord {
     const fb::Entry* record = nullptr;
     uint32_t step = 0;
-    uint32_t word = 0;  // of the segment
+    uint32_t word = 0;           // of the segment
+    std::string_view assertion;  // what it counts, where that is not indices outside
   };
   struct Ports {
     EntrySizes sizes;
@@ -156,7 +157,8 @@ class Session {
   void claim_io(uint32_t entry);
   // Which step of the entry counts in which word of index errors, in the order of the steps.
   void find_index_words(uint32_t entry);
-  // Tells of indices outside that the finished run of the entry has counted, and clears the words.
+  // Tells of indices outside that the finished run of the entry has counted, or of what did not
+  // hold, and clears the words.
   Status take_index_errors(uint32_t entry);
   Status find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port);
   // What the caller's tensor must be for an input.

@@ -76,7 +76,12 @@ typedef enum rlx_status {
   RLX_INDEX_OUT_OF_RANGE = 14,
   // A sound plan that the caller's policy (rlx_plan_options.trust) does not let run: a signature
   // that is missing, wrong or of another key, code that is in no list.
-  RLX_UNTRUSTED_PLAN = 15
+  RLX_UNTRUSTED_PLAN = 15,
+  // The run has ended, and something that the model asserts did not hold: a loop reached its bound,
+  // or a branch was taken that cannot be at these sizes; only with the option check_indices. The
+  // error says which. Outputs can be read: the loop's values are those at its bound, what such a
+  // branch gives is NaN or 0, and it leaves the states as they were.
+  RLX_ASSERTION_FAILED = 16
 } rlx_status;
 
 // Element types, numbered as in plan files.
@@ -411,6 +416,8 @@ typedef struct rlx_session_options {
   // RLX_INDEX_OUT_OF_RANGE. The error names the first such step's node, its kernel, and how many.
   // 0, or a plan of format 1.0: such indices are clamped, read as zero or dropped, and nobody is
   // told. No step ever reads or writes outside its tensors; good runs take the same time with 1.
+  // So is nobody then where a loop reaches its bound, or a branch is taken that cannot be at these
+  // sizes; with 1 such a run ends with RLX_ASSERTION_FAILED.
   uint32_t check_indices;
   // Bindings of free symbols that stay recorded; the one used least recently goes first. 0: 8.
   uint32_t max_bindings;
@@ -479,8 +486,8 @@ RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, 
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
                                            uint64_t device_address, uint64_t size_bytes);
 // Runs the entry and waits for its end. Allocates nothing once the entry is prepared or has run,
-// with free symbols at values that are kept. After RLX_INDEX_OUT_OF_RANGE the run has ended and its
-// outputs are there; the next run begins anew.
+// with free symbols at values that are kept. After RLX_INDEX_OUT_OF_RANGE and RLX_ASSERTION_FAILED
+// the run has ended and its outputs are there; the next run begins anew.
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
 // Starts a run; rlx_session_wait ends it. As many runs as the option queue_depth says are under way
 // at most, 1 unless set; a full queue is RLX_INVALID_STATE. They run in the order of their submits,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 12: the words in which steps count indices that lie outside.
+// Verifier, rule group 12: the words in which steps count indices that lie outside, and what does
+// not hold.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -43,6 +44,25 @@ void verify_words(const EntryParts& entry, Faults& faults) {
   }
 }
 
+void verify_assertions(const EntryParts& entry, Faults& faults) {
+  if (entry.entry.assertions() == nullptr) return;
+  std::optional<uint32_t> before;
+  for (uint32_t i = 0; i < entry.entry.assertions()->size() && !faults.full(); ++i) {
+    faults.charge(kWorkPerTable);
+    const fb::Assertion& assertion = *entry.entry.assertions()->Get(i);
+    const uint32_t word = assertion.word();
+    const size_t bytes = assertion.text()->size();
+    const bool is_good = word < entry.value_count() && is_word(entry.value(word)) &&
+                         (!before || *before < word) && bytes > 0 && bytes <= kMaxAssertionBytes;
+    before = word;
+    if (is_good) continue;
+    faults.add(VerifyRule::AssertionForm, entry.name(), ", assertion ", i, " is of value ", word,
+               " and has a text of ", bytes,
+               " bytes, wanted a word of index errors behind those before, and 1 to ",
+               kMaxAssertionBytes, " bytes");
+  }
+}
+
 // The only word that the step may use, and only in this way; anything else is a fault.
 void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& step_of_word,
                  Faults& faults) {
@@ -75,6 +95,7 @@ void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& ste
 
 void verify_index_errors(const EntryParts& entry, Faults& faults) {
   verify_words(entry, faults);
+  verify_assertions(entry, faults);
   if (!faults.empty()) return;
   std::vector<std::optional<size_t>> step_of_word(entry.value_count());
   for (const StepPlace& place : all_places(entry)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // if, while, loop, scan and call (ops.md 15): the evaluator by hand-made values, every device by
 // the evaluator, bit for bit where nothing rounds.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -132,26 +133,43 @@ std::string summing_counted(int64_t bound, const std::string& condition) {
                R"("s", "rows", "count")");
 }
 
-// A run that is told of indices that lie outside.
-Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
-                   const std::vector<std::pair<std::string, Tensor>>& inputs) {
+using NamedInputs = std::vector<std::pair<std::string, Tensor>>;
+
+// A session whose runs are told of indices that lie outside, and of what does not hold.
+std::unique_ptr<Session> checked_session(Device& device,
+                                         const std::shared_ptr<const PlanView>& plan) {
   std::shared_ptr<DevicePlan> loaded;
   REQUIRE(device.load(*plan, {}, loaded).ok());
   std::unique_ptr<Session> session;
   SessionOptions options;
   options.check_indices = true;
   REQUIRE(Session::create(plan, loaded, false, options, session).ok());
+  return session;
+}
+
+Status run_with(Session& session, const NamedInputs& inputs) {
   for (const auto& [name, value] : inputs) {
     const std::vector<std::byte> bytes = value.to_bytes();
     const std::vector<uint64_t> dims(value.type.shape.begin(), value.type.shape.end());
     REQUIRE(
         session
-            ->set_input(
+            .set_input(
                 0, name,
                 {.bytes = bytes, .dtype = static_cast<uint32_t>(value.type.dtype), .dims = dims})
             .ok());
   }
-  return session->run(0);
+  return session.run(0);
+}
+
+Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
+                   const NamedInputs& inputs) {
+  return run_with(*checked_session(device, plan), inputs);
+}
+
+// Whether a run ended with what it asserts.
+bool told(const Status& status, const std::string& text) {
+  UNSCOPED_INFO(status.message());
+  return status.code() == RLX_ASSERTION_FAILED && status.message().find(text) != std::string::npos;
 }
 
 Diagnostics refused(const std::string& text) {
@@ -245,7 +263,7 @@ TEST_CASE("trips that are computed ahead of a condition show in nothing") {
                          {{"n", reals({}, {n})}, {"step", reals({}, {1})}, {"v", v}});
     };
     CHECK(run(68).ok());
-    CHECK(run(69).message().find("ctl.max_iterations") != std::string::npos);
+    CHECK(told(run(69), "while \"ctl\" reached its bound of 68 trips and would go on"));
   }
 }
 
@@ -348,10 +366,42 @@ TEST_CASE("a device tells of a loop that its bound ends, where indices are check
     };
     CHECK(run_while(8).ok());
     CHECK(run_loop(5).ok());
-    for (const Status& status : {run_while(9), run_loop(6)}) {
-      INFO(status.message());
-      CHECK_FALSE(status.ok());
-      CHECK(status.message().find("ctl.max_iterations") != std::string::npos);
+    CHECK(told(run_while(9), "while \"ctl\" reached its bound of 8 trips and would go on"));
+    CHECK(told(run_loop(6), "loop \"ctl\" reached its bound of 5 trips and would go on"));
+  }
+}
+
+TEST_CASE("a loop inside another one that reaches its bound in any trip is told of once") {
+  // In each step t the inner loop goes on while k < t.
+  const std::string inner =
+      R"({"name": "inner", "op": "while", "inputs": ["zero", "c"], "outputs": ["k", "d"],
+          "attributes": {"max_iterations": 3}, "bodies": {)" +
+      body("cond", R"("a", "b")", node("lt", R"("a", "t")", "q"), R"("q")") + ", " +
+      body("body", R"("e", "f")",
+           node("add", R"("e", "one")", "e2") + ", " + node("add", R"("f", "one")", "f2"),
+           R"("e2", "f2")") +
+      "}}";
+  const std::string text = with_constants(
+      graph(input("h", "[4]") + ", " + input("x", "[5]"),
+            control("scan", R"("h", "x")", R"("l", "y")",
+                    body("body", R"("c", "t")", inner, R"("d", "k")"), R"({"num_carry": 1})"),
+            R"("l", "y")"));
+  for (const ControlFlow control : {ControlFlow::Unrolled, ControlFlow::Regions}) {
+    CompileOptions options = test_options(2);
+    options.control = control;
+    Diagnostics diagnostics;
+    const auto plan = compile_plan(module_from(text), options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    REQUIRE(plan->entry(0).assertions() != nullptr);
+    CHECK(plan->entry(0).assertions()->size() == 1);
+    for (const auto& device : present_devices().devices) {
+      const auto run = [&](double t) {
+        return run_checked(*device, plan,
+                           {{"h", reals({4}, {0, 0, 0, 0})}, {"x", reals({5}, {1, 0, 2, t, 1})}});
+      };
+      CHECK(run(3).ok());
+      CHECK(told(run(4), R"(while "inner" in "ctl" reached its bound of 3 trips)"));
     }
   }
 }
@@ -404,7 +454,7 @@ TEST_CASE("trips that a count alone ends are taken in groups, and the rest one b
                          {{"m", whole(DType::i64, {}, {m})}, {"x", reals({2}, {1, 1})}});
     };
     CHECK(run_loop(70).ok());
-    CHECK(run_loop(71).message().find("ctl.max_iterations") != std::string::npos);
+    CHECK(told(run_loop(71), "loop \"ctl\" reached its bound of 70 trips and would go on"));
   }
 }
 
@@ -593,6 +643,104 @@ TEST_CASE("nobody is told of indices of a branch that is not taken") {
     CHECK_FALSE(run(*device, 1).ok());
     CHECK(run(*device, 0).ok());
   }
+}
+
+// y = p ? what three elements cannot be : n, and the state counts runs.
+std::string impossible_branch(const std::string& then_nodes,
+                              const std::string& else_nodes = node("add", R"("x", "s")", "b")) {
+  return R"({"rlx_graph": 1,
+    "states": [{"name": "s", "dtype": "f32", "shape": [3], "init": "zeros"}],
+    "inputs": [{"name": "p", "dtype": "bool", "shape": []}, {"name": "x", "dtype": "f32", "shape": [3]}],
+    "nodes": [)" +
+         control("if", R"("p")", R"("y")",
+                 body("then", "", then_nodes, R"("a")") + ", " +
+                     body("else", "", else_nodes, R"("b")")) +
+         ", " + node("state_write", R"("s", "y")", "new") + R"(], "outputs": ["y", "new"]})";
+}
+const std::string kImpossible =
+    node("reshape", R"("x")", "r", R"({"shape": [2, 2]})") + ", " + node("neg", R"("r")", "a");
+
+TEST_CASE("a branch that cannot be at these sizes is left out, and a run that takes it says so") {
+  const std::string text = impossible_branch(kImpossible);
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  REQUIRE(source.has_value());
+  const auto module = bind_module(*source, {}, ".", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  CHECK(
+      diagnostics.text().find(
+          R"(warning: if "ctl": branch "then" cannot be at these sizes and is left out: reshape)") !=
+      std::string::npos);
+  const std::string why =
+      R"(if "ctl" takes branch "then", which cannot be at these sizes: reshape)";
+  const Tensor x = reals({3}, {1, 2, -3});
+  const NamedInputs taken = {{"p", whole(DType::bool_, {}, {1})}, {"x", x}};
+  const NamedInputs other = {{"p", whole(DType::bool_, {}, {0})}, {"x", x}};
+  StateValues states;
+  Diagnostics evaluated;
+  REQUIRE(evaluate_entry(*module, module->entries[0], {other[0].second, x}, states, {}, evaluated)
+              .has_value());
+  CHECK_FALSE(
+      evaluate_entry(*module, module->entries[0], {taken[0].second, x}, states, {}, evaluated)
+          .has_value());
+  CHECK(evaluated.text().find(why) != std::string::npos);
+  for (const ControlFlow control : {ControlFlow::Unrolled, ControlFlow::Regions}) {
+    CompileOptions options = test_options(2);
+    options.control = control;
+    const auto plan = compile_plan(*module, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(plan != nullptr);
+    for (const auto& device : present_devices().devices) {
+      const auto session = checked_session(*device, plan);
+      CHECK(run_with(*session, other).ok());
+      for (int run = 0; run < 2; ++run) CHECK(told(run_with(*session, taken), why));
+      // The state is as it was.
+      CHECK(run_with(*session, other).ok());
+      std::array<float, 3> y{};
+      REQUIRE(session->read_output(0, "y", std::as_writable_bytes(std::span(y))).ok());
+      CHECK(y == std::array<float, 3>{2, 4, -6});
+    }
+  }
+}
+
+TEST_CASE("in a loop a branch that cannot be is told of where a trip takes it") {
+  // s = s + x, or in trips from m on what cannot be.
+  const std::string text = graph(
+      input("m", "[]", "i64") + ", " + input("x", "[3]"),
+      control(
+          "loop", R"("four", null, "x")", R"("y")",
+          body(
+              "body", R"("i", "go", "c")",
+              node("ge", R"("i", "m")", "p") +
+                  R"(, {"name": "inner", "op": "if", "inputs": ["p"], "outputs": ["d"], "bodies": {)" +
+                  body("then", "", kImpossible, R"("a")") + ", " +
+                  body("else", "", node("add", R"("c", "x")", "b"), R"("b")") + "}}",
+              R"("go", "d")")),
+      R"("y")");
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(module_from(with_hundred(text)), test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  for (const auto& device : present_devices().devices) {
+    const auto run = [&](int64_t m) {
+      return run_checked(*device, plan,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({3}, {1, 2, 3})}});
+    };
+    CHECK(run(4).ok());
+    CHECK(told(run(3), R"(if "inner" takes branch "then", which cannot be at these sizes)"));
+  }
+}
+
+TEST_CASE("of a branch that is left out shapes alone are excused, and of one branch alone") {
+  const auto refusal = [](const std::string& nodes) {
+    return refused(impossible_branch(nodes)).text();
+  };
+  CHECK(refusal(node("nagate", R"("x")", "a")).find("[unknown-op]") != std::string::npos);
+  CHECK(refusal(kImpossible + ", " + node("neg", R"("x")", "z", R"({"axis": 1})"))
+            .find("[unknown-attribute]") != std::string::npos);
+  const std::string seven = node("reshape", R"("x")", "b", R"({"shape": [7]})");
+  CHECK(refused(impossible_branch(kImpossible, seven)).error_count() == 2);
 }
 
 TEST_CASE("what control flow cannot be is refused by name") {

@@ -485,6 +485,13 @@ class Draws(nn.Module):
                 torch.empty(400, dtype=x.dtype).exponential_(2.0))
 
 
+class Chances(nn.Module):
+    def forward(self, p):  # [4, 5000]
+        weights = torch.tensor([[1.0, 0.0, 3.0, 4.0], [0.5, 0.5, 0.0, 0.0]])
+        return (torch.bernoulli(p), torch.bernoulli(p, 0.25), torch.empty_like(p).bernoulli_(0.75), torch.multinomial(weights, 4000, True),
+                torch.multinomial(weights[:1].expand(3000, 4), 2), torch.multinomial(weights[1], 1))
+
+
 class Recurrent(nn.Module):
     """Two layers, both directions, more than one row: outputs and last states."""
     def __init__(self):

@@ -331,6 +331,26 @@ def check_draws(args, folder):
     assert waits.min() >= 0 and abs(waits.mean() - 0.5) < 0.1 and abs(waits.std() - 0.5) < 0.15, "exponential"
 
 
+def check_chances(args, folder):
+    """What is drawn by a probability comes as often as that says, and never where it is 0."""
+    graph = rlx_export.export(models.Chances(), (torch.full((4, 5000), 0.5),), folder / "chances.json")
+    call([args.build_bin / "rlxc", folder / "chances.json", "-o", folder / "chances.plan", "--target", args.targets[0], "-q"])
+    p = np.repeat(np.array([[0.0], [0.2], [0.7], [1.0]], np.float32), 5000, 1)
+    np.save(folder / "p.npy", p)
+    call([args.build_bin / "rlxrun", folder / "chances.plan", "--inputs", folder / "p.npy", "--seed", "3", "--outputs", folder])
+    own, quarter, most, drawn, pairs, one = (np.load(folder / f"{name}.npy") for name in graph.outputs)
+    for got, wanted in ((own, p[:, 0]), (quarter, 0.25), (most, 0.75)):
+        assert set(np.unique(got)) <= {0.0, 1.0} and np.abs(got.mean(1) - wanted).max() < 0.03, "bernoulli"
+    assert (own[0] == 0).all() and (own[3] == 1).all() and (own[1] != own[2]).any(), "bernoulli of certain things"
+    shares = np.stack([np.bincount(row, minlength=4) / 4000 for row in drawn])
+    assert np.abs(shares - [[0.125, 0, 0.375, 0.5], [0.5, 0.5, 0, 0]]).max() < 0.03, "multinomial with replacement"
+    assert shares[0, 1] == 0 and shares[1, 2:].sum() == 0, "multinomial of what cannot be"
+    assert pairs.shape == (3000, 2) and (pairs[:, 0] != pairs[:, 1]).all() and (pairs != 1).all(), "multinomial without replacement"
+    first = np.bincount(pairs[:, 0], minlength=4) / 3000
+    assert np.abs(first - [0.125, 0, 0.375, 0.5]).max() < 0.03, "the first of two without replacement"
+    assert one.dtype == np.int64 and one[0] in (0, 1), "multinomial of one row"
+
+
 def check_command_line(args, folder):
     """The command as a user types it, a saved program, and its errors."""
     command = [sys.executable, ROOT / "tools/rlx_export.py"]
@@ -370,6 +390,7 @@ def main():
         checks["module after"] = lambda folder: check_module_after(args, folder)
         checks["plain cache"] = lambda folder: check_plain_cache(args, folder)
         checks["draws"] = lambda folder: check_draws(args, folder)
+        checks["chances"] = lambda folder: check_chances(args, folder)
         checks["command line"] = lambda folder: check_command_line(args, folder)
     for name, run in checks.items():
         with tempfile.TemporaryDirectory() as folder:

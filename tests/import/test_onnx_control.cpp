@@ -103,6 +103,55 @@ TEST_CASE("an If whose condition the run knows is a node, one that is known its 
         std::vector<double>{-1, -2});
 }
 
+TEST_CASE("an If one of whose branches cannot be at these sizes is a node that asserts so") {
+  onnx::ModelProto model = model_with_if();
+  onnx::GraphProto& taken =
+      *model.mutable_graph()->mutable_node(1)->mutable_attribute(0)->mutable_g();
+  taken.clear_node();
+  SECTION("as the op that it becomes") {
+    add_integers(taken, "five", {5});
+    add_node(taken, "Reshape", {"x", "five"}, {"a"});
+  }
+  SECTION("as its own operator") {
+    add_node(taken, "LSTM", {"x", "x", "x"}, {"a"});
+  }
+  Diagnostics diagnostics;
+  const auto graph = read(model, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(graph.has_value());
+  CHECK(diagnostics.text().find("branch \"then\" cannot be at these sizes and is left out") !=
+        std::string::npos);
+  CHECK(ops_of(*graph) == "eq if");
+  CHECK(graph->entries[0].nodes[1].bodies[0].nodes[0].op == "assert");
+  CHECK(evaluated(*graph, {reals({1, 2}), integer(DType::i64, 8000)})[0].floats ==
+        std::vector<double>{-1, -2});
+}
+
+TEST_CASE("of branches that cannot be the shapes of one alone are excused") {
+  onnx::ModelProto model = model_with_if();
+  onnx::NodeProto& node = *model.mutable_graph()->mutable_node(1);
+  onnx::GraphProto& taken = *node.mutable_attribute(0)->mutable_g();
+  taken.clear_node();
+  SECTION("an operator that there is not") {
+    add_node(taken, "Nagate", {"x"}, {"a"});
+    CHECK(read_bad(model).text().find("[unsupported-op]") != std::string::npos);
+  }
+  SECTION("an attribute that it does not have") {
+    add_integer(add_node(taken, "Neg", {"x"}, {"a"}), "axis", 1);
+    CHECK(read_bad(model).text().find("attribute \"axis\"") != std::string::npos);
+  }
+  SECTION("both branches") {
+    onnx::GraphProto& other = *node.mutable_attribute(1)->mutable_g();
+    other.clear_node();
+    for (onnx::GraphProto* graph : {&taken, &other}) {
+      add_integers(*graph, "five", {5});
+      add_node(*graph, "Reshape", {"x", "five"}, {"a"});
+    }
+    // And the condition, which would leave one out.
+    CHECK(read_bad(model).error_count() == 3);
+  }
+}
+
 TEST_CASE("a Loop whose count is known is put in place") {
   const SourceGraph graph = read_good(model_with_loop("three"));
   CHECK(ops_of(graph).find("loop") == std::string::npos);

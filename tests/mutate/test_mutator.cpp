@@ -27,9 +27,16 @@ PlanSpec declaring(PlanSpec spec) {
   return spec;
 }
 
+PlanSpec asserting_plan() {
+  PlanSpec spec = index_plan(3);
+  const uint32_t word = spec.entries[0].steps[1].relocations.back().value;
+  spec.entries[0].assertions = {{.word = word, .text = "a loop ends"}};
+  return spec;
+}
+
 std::vector<SeedPlan> seeds() {
   return {{"small_plan", serialise(small_plan())},
-          {"index_plan", serialise(index_plan(3))},
+          {"index_plan", serialise(asserting_plan())},
           {"map_plan", serialise(map_plan())},
           {"window_plan", serialise(window_plan())},
           {"sized_map_plan", serialise(sized_map_plan())},

@@ -38,9 +38,9 @@ TEST_CASE("conv_refuses_what_does_not_fit") {
       refused(conv({1, 3, 9, 9}, {4, 1, 3, 3}, {{"groups", int64_t{3}}}), "bad-shape", "groups=3"));
   CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3}), "bad-rank", "w has rank 3"));
   CHECK(refused(conv({3, 9}, {4, 3}), "bad-rank", "x has rank 2"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2, 2, 2}}}), "bad-attribute",
+  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2, 2, 2}}}), "bad-rank",
                 "stride has 3 values"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1}}}), "bad-attribute",
+  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1}}}), "bad-rank",
                 "pads has 3 values"));
   CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"kernel", Ints{5, 5}}}), "bad-attribute",
                 "kernel [5, 5]"));

@@ -44,7 +44,7 @@ TEST_CASE("pool_gives_indices_of_the_wanted_dtype_for_max_only") {
 }
 
 TEST_CASE("pool_refuses_wrong_windows_and_dtypes") {
-  CHECK(refused(pool({1, 2, 6, 6}, {{"kernel", Ints{2}}}), "bad-attribute", "kernel has 1 values"));
+  CHECK(refused(pool({1, 2, 6, 6}, {{"kernel", Ints{2}}}), "bad-rank", "kernel has 1 values"));
   CHECK(refused(pool({1, 2, 3}, {{"kernel", Ints{5}}}), "bad-shape", "reaches over 5"));
   CHECK(refused(pool({2, 3}, {{"kernel", Ints{1}}}), "bad-rank", "x has rank 2"));
   CHECK(refused(pool({1, 2, 6}, {{"kernel", Ints{2}}}, "median"), "bad-attribute", "median"));

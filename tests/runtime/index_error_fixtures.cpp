@@ -119,6 +119,28 @@ std::vector<Fixture> index_error_fixtures() {
               [](PlanSpec& spec) { add_use(spec, fb::StepKind::Copy); }),
       fixture(Rule::IndexErrorsStep, "a fill of a word",
               [](PlanSpec& spec) { add_use(spec, fb::StepKind::Fill); }),
+      fixture(Rule::AssertionForm, "an assertion of no word",
+              [](PlanSpec& spec) { spec.entries[0].assertions = {{.word = 0, .text = "t"}}; }),
+      fixture(Rule::AssertionForm, "an assertion of a value that is not there",
+              [](PlanSpec& spec) {
+                const auto count = static_cast<uint32_t>(spec.entries[0].values.size());
+                spec.entries[0].assertions = {{.word = count, .text = "t"}};
+              }),
+      fixture(
+          Rule::AssertionForm, "two assertions of one word",
+          [](PlanSpec& spec) {
+            const uint32_t word = use_of_word(spec, 1).value;
+            spec.entries[0].assertions = {{.word = word, .text = "t"}, {.word = word, .text = "u"}};
+          }),
+      fixture(Rule::AssertionForm, "an assertion that says nothing",
+              [](PlanSpec& spec) {
+                spec.entries[0].assertions = {{.word = use_of_word(spec, 1).value}};
+              }),
+      fixture(Rule::AssertionForm, "an assertion of 1025 bytes",
+              [](PlanSpec& spec) {
+                spec.entries[0].assertions = {
+                    {.word = use_of_word(spec, 1).value, .text = std::string(1025, 't')}};
+              }),
       fixture(Rule::RelocationRange, "a word that ends at byte 8",
               [](PlanSpec& spec) { use_of_word(spec, 1).offset_bytes = 4; }),
       fixture(Rule::RelocationAlignment, "a kernel that wants a word at a multiple of 8",

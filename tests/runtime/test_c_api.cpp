@@ -621,7 +621,7 @@ TEST_CASE("dtypes_have_names_and_sizes") {
   CHECK(rlx_dtype_bytes(14, 32) == 18);
   CHECK(rlx_dtype_bytes(RLX_F64, UINT64_MAX) == 0);
   CHECK(std::string(rlx_status_name(RLX_DEVICE_LOST)) == "device lost");
-  for (const int number : {-1, RLX_UNTRUSTED_PLAN + 1, 99, INT_MAX, INT_MIN}) {
+  for (const int number : {-1, RLX_ASSERTION_FAILED + 1, 99, INT_MAX, INT_MIN}) {
     CHECK(std::string(rlx_status_name(number)) == "unknown status");
   }
 }

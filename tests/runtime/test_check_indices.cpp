@@ -13,11 +13,11 @@ using namespace rlx::test;
 
 namespace {
 
-// A session on a plan of `steps` steps, each with its word, whose input is set.
+// A session on a plan of steps with a word each, whose input is set.
 class IndexRig {
  public:
-  explicit IndexRig(uint32_t check_indices, uint32_t steps = 3)
-      : bytes_(serialise(index_plan(steps))) {
+  explicit IndexRig(uint32_t check_indices, const PlanSpec& spec = index_plan(3))
+      : bytes_(serialise(spec)) {
     REQUIRE(rlx_plan_open_memory(bytes_.data(), bytes_.size(), nullptr, &plan) == RLX_OK);
     device_ = rlx::make_device_handle(rlx::open_null_device(control));
     rlx_session_options options = RLX_INIT(rlx_session_options);
@@ -102,6 +102,21 @@ TEST_CASE("a_timeout_leaves_the_counts_for_the_wait_that_ends_the_run") {
   CHECK(rlx_session_wait(rig.session, 1000) == RLX_INDEX_OUT_OF_RANGE);
 }
 
+TEST_CASE("a_run_in_which_something_does_not_hold_says_what") {
+  PlanSpec spec = index_plan(3);
+  spec.entries[0].assertions = {
+      {.word = spec.entries[0].steps[1].relocations.back().value, .text = "loop \"l\" goes on"}};
+  const IndexRig rig(1, spec);
+  CHECK(rig.run() == RLX_OK);
+  rig.control->index_errors = {{0, 4}, {1, 7}};
+  CHECK(rig.run() == RLX_ASSERTION_FAILED);
+  CHECK(std::string(rlx_last_error()) ==
+        "entry \"main\", step 1 (region, node \"main.node1\"): loop \"l\" goes on");
+  CHECK(std::string(rlx_status_name(RLX_ASSERTION_FAILED)) == "assertion failed");
+  rig.control->index_errors = {{0, 4}};
+  CHECK(rig.run() == RLX_INDEX_OUT_OF_RANGE);
+}
+
 TEST_CASE("without_the_option_nobody_is_told_of_indices_outside") {
   const IndexRig rig(0);
   rig.control->index_errors = {{0, 3}};
@@ -134,7 +149,7 @@ TEST_CASE("check_indices_is_0_or_1") {
 }
 
 TEST_CASE("words_of_index_errors_are_part_of_the_memory_that_a_plan_needs") {
-  const IndexRig rig(1, 5);
+  const IndexRig rig(1, index_plan(5));
   rlx_plan_info info = RLX_INIT(rlx_plan_info);
   REQUIRE(rlx_plan_get_info(rig.plan, &info) == RLX_OK);
   CHECK(info.index_error_bytes == 20);

@@ -81,6 +81,11 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
                                              region.step_count, region.most_trips,
                                              optional_index(region.word), region.counter));
   }
+  std::vector<Offset<fb::Assertion>> assertions;
+  for (const SpecAssertion& assertion : entry.assertions) {
+    assertions.push_back(
+        fb::CreateAssertionDirect(builder, assertion.word, assertion.text.c_str()));
+  }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
   return fb::CreateEntryDirect(
       builder, entry.name.c_str(), entry.targets.value_or(claimed), &entry.inputs, &entry.outputs,
@@ -90,7 +95,8 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
       entry.ranges.empty() ? nullptr : &entry.ranges, optional_index(entry.profile),
       regions.empty() ? nullptr : &regions,
       entry.tuned_device.empty() ? nullptr : entry.tuned_device.c_str(),
-      entry.tuned_driver.empty() ? nullptr : entry.tuned_driver.c_str());
+      entry.tuned_driver.empty() ? nullptr : entry.tuned_driver.c_str(),
+      assertions.empty() ? nullptr : &assertions);
 }
 
 // Code blobs one behind the other, equal ones once.

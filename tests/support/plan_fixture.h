@@ -140,6 +140,11 @@ struct SpecRegion {
   uint32_t counter = 0;
 };
 
+struct SpecAssertion {
+  uint32_t word = 0;  // value
+  std::string text;
+};
+
 struct SpecEntry {
   std::string name;
   std::optional<uint32_t> targets;  // instead of all that the plan is for
@@ -159,6 +164,7 @@ struct SpecEntry {
   std::vector<SpecRegion> regions = {};
   std::string tuned_device = {};
   std::string tuned_driver = {};
+  std::vector<SpecAssertion> assertions = {};
 };
 
 struct SpecOffer {

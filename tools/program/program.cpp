@@ -90,6 +90,7 @@ ExitCode exit_code_for(rlx_status status) {
     case RLX_UNSUPPORTED_VERSION:
     case RLX_INDEX_OUT_OF_RANGE:
     case RLX_UNTRUSTED_PLAN:
+    case RLX_ASSERTION_FAILED:
       return ExitCode::InputRefused;
     case RLX_UNSUITABLE_DEVICE:
     case RLX_NO_DEVICE:

@@ -207,9 +207,9 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->check(CLI::IsMember({"write", "locked"}));
   app.add_flag(
       "--check-indices,!--no-check-indices", options.check_indices,
-      "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes; "
-      "on unless turned off, or a language model's runs are queued: then it is clamped, read as "
-      "zero or dropped");
+      "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes, a loop "
+      "reaches its bound or a branch is taken that cannot be at these sizes; on unless turned off, "
+      "or a language model's runs are queued: then an index is clamped, read as zero or dropped");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--weights-folder", options.weights_folder,
                  "Where the files lie that hold weights of a plan compiled with --external-weights "

@@ -28,12 +28,12 @@ Floats positions(int64_t size, bool align_corners) {
 void check_shapes(NodeReader& n, const Ints& size) {
   const auto rank = static_cast<int64_t>(size.size()) - 2;
   if ((rank != 2 && rank != 3) || n.shape(0) != Shape{size[0], rank, rank + 1})
-    n.refuse("theta is " + to_string(n.shape(0)) + " and the size " + to_string(size) +
-             "; wanted [N, 2, 3] and N, C, H, W, or [N, 3, 4] and N, C, D, H, W");
+    n.refuse_shapes("theta is " + to_string(n.shape(0)) + " and the size " + to_string(size) +
+                    "; wanted [N, 2, 3] and N, C, H, W, or [N, 3, 4] and N, C, D, H, W");
   for (size_t axis = 2; axis < size.size(); ++axis) {
     if (size[axis] < 1 || size[axis] > kMostPositions)
-      n.refuse("axis " + std::to_string(axis) + " of the grid has the size " +
-               to_string(size[axis]) + "; wanted 1 to " + std::to_string(kMostPositions));
+      n.refuse_shapes("axis " + std::to_string(axis) + " of the grid has the size " +
+                      to_string(size[axis]) + "; wanted 1 to " + std::to_string(kMostPositions));
   }
 }
 

@@ -42,7 +42,8 @@ int64_t head_count(NodeReader& n, size_t input, std::string_view attribute) {
   }
   const int64_t heads = n.required_integer(attribute);
   if (heads < 1 || n.shape(input)[2] % heads != 0)
-    n.refuse(name + " " + std::to_string(heads) + " does not divide " + to_string(n.shape(input)));
+    n.refuse_shapes(name + " " + std::to_string(heads) + " does not divide " +
+                    to_string(n.shape(input)));
   return heads;
 }
 
@@ -57,17 +58,17 @@ Operands read_operands(NodeReader& n) {
   const size_t rank = n.shape(kQ).size();
   const bool ranks_agree = n.shape(kK).size() == rank && n.shape(kV).size() == rank;
   if ((rank != 3 && rank != 4) || !ranks_agree)
-    n.refuse("Q, K and V are " + to_string(n.shape(kQ)) + ", " + to_string(n.shape(kK)) + " and " +
-             to_string(n.shape(kV)) + ", wanted all of rank 3 or all of rank 4");
+    n.refuse_shapes("Q, K and V are " + to_string(n.shape(kQ)) + ", " + to_string(n.shape(kK)) +
+                    " and " + to_string(n.shape(kV)) + ", wanted all of rank 3 or all of rank 4");
   Operands o{.q = n.input(kQ), .k = n.input(kK), .v = n.input(kV)};
   o.heads_outermost = o.kv_outermost = rank == 4;
   o.heads = head_count(n, kQ, "q_num_heads");
   o.kv_heads = head_count(n, kK, "kv_num_heads");
   if (o.kv_heads < 1 || o.heads % o.kv_heads != 0)
-    n.refuse(std::to_string(o.heads) + " heads of Q do not share " + std::to_string(o.kv_heads) +
-             " heads of K evenly");
+    n.refuse_shapes(std::to_string(o.heads) + " heads of Q do not share " +
+                    std::to_string(o.kv_heads) + " heads of K evenly");
   if (rank == 3 && n.shape(kV)[2] % o.kv_heads != 0)
-    n.refuse("kv_num_heads does not divide " + to_string(n.shape(kV)));
+    n.refuse_shapes("kv_num_heads does not divide " + to_string(n.shape(kV)));
   o.head_dim = rank == 4 ? n.shape(kQ)[3] : n.shape(kQ)[2] / o.heads;
   o.v_head_dim = rank == 4 ? n.shape(kV)[3] : n.shape(kV)[2] / o.kv_heads;
   o.q_tokens = n.shape(kQ)[rank == 4 ? 2 : 1];
@@ -103,7 +104,8 @@ std::optional<ValueId> read_mask(NodeReader& n, const Operands& o) {
   if (dtype != DType::bool_ && !is_float(dtype))
     n.refuse("attn_mask is " + std::string(name_of(dtype)) + ", wanted bool or a float type");
   Shape shape = n.type(mask).shape;
-  if (shape.size() > 4) n.refuse("attn_mask is " + to_string(shape) + ", wanted rank 4 at most");
+  if (shape.size() > 4)
+    n.refuse_shapes("attn_mask is " + to_string(shape) + ", wanted rank 4 at most");
   shape.insert(shape.begin(), 4 - shape.size(), 1);
   mask = n.reshape(mask, shape);
   if (shape[3] == 1 || shape[3] >= o.kv_tokens) return mask;  // 1: the same for all keys

@@ -10,6 +10,7 @@
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/support/blocks.h"
 
 namespace rlx::onnx_import {
@@ -520,10 +521,15 @@ std::vector<NodeId> Builder::live_nodes(const std::vector<ValueId>& results,
   for (const ValueId id : results) is_needed[index_of(id)] = true;
   const std::vector<NodeId>& order = graph_.order();
   std::vector<NodeId> live;
+  std::set<size_t> live_bodies;
   for (size_t i = order.size(); i-- > 0;) {
     const Node& node = graph_.node(order[i]);
-    if (std::none_of(node.outputs.begin(), node.outputs.end(),
-                     [&](ValueId id) { return is_needed[index_of(id)]; })) {
+    const auto around = body_of_node_.find(index_of(order[i]));
+    // What a body asserts is no result.
+    const bool asserts = node.op == OpId::assert_ && around != body_of_node_.end() &&
+                         live_bodies.contains(around->second);
+    if (!asserts && std::none_of(node.outputs.begin(), node.outputs.end(),
+                                 [&](ValueId id) { return is_needed[index_of(id)]; })) {
       continue;
     }
     live.push_back(order[i]);
@@ -533,6 +539,7 @@ std::vector<NodeId> Builder::live_nodes(const std::vector<ValueId>& results,
     const auto bodies = bodies_.find(index_of(order[i]));
     if (bodies == bodies_.end()) continue;
     for (const Body& body : bodies->second) {
+      live_bodies.insert(body.index);
       for (const ValueId output : body.outputs) is_needed[index_of(output)] = true;
     }
   }

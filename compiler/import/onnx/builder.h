@@ -46,6 +46,8 @@ class Builder {
 
   // Where the next nodes come from: their names start with `stem`.
   void set_origin(std::string stem, SourcePlace place, std::string source);
+  [[nodiscard]] const std::string& stem() const { return stem_; }
+  [[nodiscard]] const SourcePlace& place() const { return place_; }
 
   ValueId add_input(const std::string& name, TensorType type);
   // Dense bytes. `is_param`: a weight of the model, not a number of its own.

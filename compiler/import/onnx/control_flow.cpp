@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
@@ -72,17 +73,57 @@ Builder::Body body_of(NodeReader& reader, const ControlFlow& control, std::strin
   return body;
 }
 
-// A branch that only the run decides on. One that cannot be was reported; what would leave it out
-// is said too.
-Builder::Body branch_of(NodeReader& reader, const ControlFlow& control, std::string name,
-                        const onnx::GraphProto& graph) {
+// A branch that only the run decides on, or what is wrong with its shapes.
+struct Branch {
+  std::string name;
+  const onnx::GraphProto& graph;
+  Builder::Body body = {};
+  std::optional<Diagnostics> faults = {};
+
+  void put(NodeReader& reader, const ControlFlow& control) {
+    faults = control.faults_of_shapes([&] { body = body_of(reader, control, name, graph, {}); });
+  }
+  // As one that the run may not take: results of the other one's types, and an assertion.
+  void leave_out(NodeReader& reader, const ControlFlow& control, const Branch& other) {
+    const std::string told = rlx::leave_out({.op = reader.op(),
+                                             .node = reader.builder().stem(),
+                                             .name = name,
+                                             .place = reader.builder().place(),
+                                             .has_free_sizes = control.has_free_sizes},
+                                            *faults, control.diagnostics);
+    body = {.name = name, .inputs = {}, .outputs = {}, .index = reader.builder().begin_body()};
+    reader.emit("assert", {reader.constant(impossible_element(DType::bool_))}, {{"message", told}});
+    for (const ValueId output : other.body.outputs) {
+      const TensorType& type = reader.type(output);
+      body.outputs.push_back(reader.emit("expand",
+                                         {reader.constant(impossible_element(type.dtype))},
+                                         {{"shape", Ints(type.shape)}}));
+    }
+    reader.builder().end_body();
+  }
+};
+
+// Both branches. Those that cannot be are reported, with what would leave them out; one of two
+// that cannot be at these shapes is left out.
+void put_branches(NodeReader& reader, const ControlFlow& control, Branch& taken, Branch& other) {
+  Branch* at = &taken;
   try {
-    return body_of(reader, control, name, graph, {});
+    taken.put(reader, control);
+    at = &other;
+    other.put(reader, control);
+    if (taken.faults && other.faults) {
+      for (const Branch* branch : {&taken, &other}) {
+        for (const Diagnostic& fault : branch->faults->all()) control.diagnostics.add(fault);
+      }
+      throw SkippedNode();
+    }
   } catch (const SkippedNode&) {
-    reader.known(0,
-                 "the condition, which would leave out the branch \"" + name + "\" that cannot be");
+    reader.known(
+        0, "the condition, which would leave out the branch \"" + at->name + "\" that cannot be");
     throw;
   }
+  if (taken.faults) taken.leave_out(reader, control, other);
+  if (other.faults) other.leave_out(reader, control, taken);
 }
 
 // The axis along which two results of branches end elsewhere, or one of them where the run says;
@@ -162,8 +203,11 @@ void import_if(NodeReader& reader, const ControlFlow& control) {
     set_outputs(reader, control.put(*known ? then_graph : else_graph, {}));
     return;
   }
-  const Builder::Body taken = branch_of(reader, control, "then", then_graph);
-  const Builder::Body other = branch_of(reader, control, "else", else_graph);
+  Branch then_branch{.name = "then", .graph = then_graph};
+  Branch else_branch{.name = "else", .graph = else_graph};
+  put_branches(reader, control, then_branch, else_branch);
+  const Builder::Body& taken = then_branch.body;
+  const Builder::Body& other = else_branch.body;
   if (taken.outputs.size() != other.outputs.size())
     reader.refuse("its branches give " + std::to_string(taken.outputs.size()) + " and " +
                   std::to_string(other.outputs.size()) + " outputs");
@@ -173,7 +217,8 @@ void import_if(NodeReader& reader, const ControlFlow& control) {
                 reader.builder().padding(taken.outputs[i]) != nullptr ||
                 reader.builder().padding(other.outputs[i]) != nullptr;
   }
-  if (is_uneven && put_uneven_branches(reader, control, then_graph, else_graph)) return;
+  const bool can_be = !then_branch.faults && !else_branch.faults;
+  if (is_uneven && can_be && put_uneven_branches(reader, control, then_graph, else_graph)) return;
   std::vector<TensorType> types;
   for (size_t i = 0; i < taken.outputs.size(); ++i) {
     types.push_back(reader.type(taken.outputs[i]));
@@ -305,10 +350,10 @@ class LoopImport {
       if (carry >= carries_.size()) {
         types.back().shape.insert(types.back().shape.begin(), most);
       } else if (types.back() != reader_.type(carries_[carry])) {
-        reader_.refuse("carry " + std::to_string(carry) + " is " + to_string(types.back()) +
-                           " after the body, " + to_string(reader_.type(carries_[carry])) +
-                           " before it",
-                       "a loop whose end only the run knows carries tensors of one type");
+        reader_.refuse_shapes("carry " + std::to_string(carry) + " is " + to_string(types.back()) +
+                                  " after the body, " + to_string(reader_.type(carries_[carry])) +
+                                  " before it",
+                              "a loop whose end only the run knows carries tensors of one type");
       }
     }
     types.push_back({DType::i64, {}});
@@ -366,7 +411,7 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
   check_counts(reader, graph, reader.input_count(), carries);
   std::vector<int64_t> ranks;
   for (size_t i = carries; i < reader.input_count(); ++i) {
-    if (reader.rank(i) == 0) reader.refuse("input " + std::to_string(i) + " is a scalar");
+    if (reader.rank(i) == 0) reader.refuse_shapes("input " + std::to_string(i) + " is a scalar");
     ranks.push_back(reader.rank(i));
   }
   const Steps xs = steps_of(reader, "scan_input", ranks);
@@ -380,9 +425,9 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
       const int64_t axis = xs.axes[i - carries];
       const int64_t rows = type.shape[static_cast<size_t>(axis)];
       if (i > carries && rows != length)
-        reader.refuse("input " + std::to_string(i) + " has " + std::to_string(rows) +
-                      " steps, input " + std::to_string(carries) + " has " +
-                      std::to_string(length));
+        reader.refuse_shapes("input " + std::to_string(i) + " has " + std::to_string(rows) +
+                             " steps, input " + std::to_string(carries) + " has " +
+                             std::to_string(length));
       length = rows;
       type.shape.erase(type.shape.begin() + static_cast<ptrdiff_t>(axis));
       if (xs.backwards[i - carries])
@@ -398,8 +443,8 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
     results.push_back(reader.type(body.outputs[i]));
     if (i >= carries) ranks.push_back(static_cast<int64_t>(results[i].shape.size()) + 1);
     if (i < carries && results[i] != types[i])
-      reader.refuse("carry " + std::to_string(i) + " is " + to_string(results[i]) +
-                    " after the body, " + to_string(types[i]) + " before it");
+      reader.refuse_shapes("carry " + std::to_string(i) + " is " + to_string(results[i]) +
+                           " after the body, " + to_string(types[i]) + " before it");
   }
   const Steps ys = steps_of(reader, "scan_output", ranks);
   for (size_t i = carries; i < results.size(); ++i) {

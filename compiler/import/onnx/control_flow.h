@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/import/onnx/node_reader.h"
+#include "compiler/support/diagnostics.h"
 
 namespace rlx::onnx_import {
 
@@ -17,6 +18,11 @@ struct ControlFlow {
   std::function<std::vector<ValueId>(const onnx::GraphProto& graph,
                                      const std::vector<ValueId>& inputs)>
       put;
+  // What is wrong with what `make` puts, where all of it is that shapes do not fit: then it has
+  // made nothing. nullopt: it has put all. Anything else is thrown on.
+  std::function<std::optional<Diagnostics>(const std::function<void()>& make)> faults_of_shapes;
+  Diagnostics& diagnostics;
+  bool has_free_sizes = false;  // what is put is put again for other sizes, and must be the same
   // Of loops whose end only the run knows.
   std::optional<int64_t> max_iterations;
   // How many rows count of results that are padded to the most trips.

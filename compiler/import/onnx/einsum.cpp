@@ -171,7 +171,7 @@ std::vector<Operand> read_operands(NodeReader& n, const Equation& equation, int6
     const int64_t letters = static_cast<int64_t>(term.size()) - (has_ellipsis ? 3 : 0);
     const int64_t covered = n.rank(i) - letters;
     if (covered < 0 || (covered > 0 && !has_ellipsis))
-      n.refuse("term \"" + term + "\" does not fit rank " + std::to_string(n.rank(i)));
+      n.refuse_shapes("term \"" + term + "\" does not fit rank " + std::to_string(n.rank(i)));
     ellipsis = std::max(ellipsis, covered);
     operands.push_back({.value = n.input(i), .labels = parse_term(n, term, covered)});
     take_diagonals(n, operands.back());

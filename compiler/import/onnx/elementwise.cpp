@@ -62,7 +62,8 @@ ValueId legacy_broadcast(NodeReader& n) {
   Shape shape = n.shape(1);
   const int64_t first = n.axis(axis, std::max<int64_t>(rank, 1));
   const int64_t behind = rank - first - static_cast<int64_t>(shape.size());
-  if (behind < 0) n.refuse("the second input does not fit behind axis " + std::to_string(axis));
+  if (behind < 0)
+    n.refuse_shapes("the second input does not fit behind axis " + std::to_string(axis));
   shape.insert(shape.end(), static_cast<size_t>(behind), 1);
   return n.reshape(n.input(1), shape);
 }

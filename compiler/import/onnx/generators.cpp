@@ -43,7 +43,7 @@ void range(NodeReader& n, const OnnxOp&) {
 }
 
 void eye_like(NodeReader& n, const OnnxOp&) {
-  if (n.rank(0) != 2) n.refuse("its input is of shape " + to_string(n.shape(0)));
+  if (n.rank(0) != 2) n.refuse_shapes("its input is of shape " + to_string(n.shape(0)));
   DType dtype = n.dtype(0);
   if (n.has("dtype")) dtype = dtype_of(n.integer("dtype", 0), "the result");
   n.set_output(0, n.emit("eye", {},
@@ -161,7 +161,7 @@ void bernoulli(NodeReader& n, const OnnxOp&) {
 
 // Draws of each row of logarithms, as many rows of them as draws.
 void multinomial(NodeReader& n, const OnnxOp&) {
-  if (n.rank(0) != 2) n.refuse("its input is of shape " + to_string(n.shape(0)));
+  if (n.rank(0) != 2) n.refuse_shapes("its input is of shape " + to_string(n.shape(0)));
   const Shape shape = n.shape(0);
   const int64_t draws = n.integer("sample_size", 1);
   Attributes attributes = seeded(n);

@@ -32,8 +32,8 @@ void set_present_state(NodeReader& n, ValueId state, size_t past) {
 ValueId with_heads(NodeReader& n, size_t input, int64_t heads, const std::string& name) {
   const Shape& shape = n.shape(input);
   if (shape.size() != 3 || !shape[2].divides_by(heads)) {
-    n.refuse(name + " is " + to_string(shape) + ", wanted [batch, steps, heads * size] of " +
-             std::to_string(heads) + " heads");
+    n.refuse_shapes(name + " is " + to_string(shape) + ", wanted [batch, steps, heads * size] of " +
+                    std::to_string(heads) + " heads");
   }
   return n.reshape(n.input(input), {shape[0], shape[1], heads, shape[2] / heads});
 }

@@ -11,7 +11,7 @@ namespace {
 // reduction. A mean is over the weights.
 ValueId likelihood_loss(NodeReader& n, ValueId log_probabilities) {
   const TensorType type = n.type(log_probabilities);
-  if (type.shape.size() < 2) n.refuse("its input is of shape " + to_string(type.shape));
+  if (type.shape.size() < 2) n.refuse_shapes("its input is of shape " + to_string(type.shape));
   const std::string reduction = n.text("reduction", "mean");
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
     n.refuse("the reduction \"" + reduction + "\" is unknown");

@@ -75,8 +75,8 @@ void embed_norm(NodeReader& n, const OnnxOp&) {
   } else {
     const Dim tokens = n.shape(In::kIds)[1];
     if (n.shape(In::kPlaces)[0] < tokens)
-      n.refuse("there are " + to_string(n.shape(In::kPlaces)[0]) + " positions for " +
-               to_string(tokens) + " tokens");
+      n.refuse_shapes("there are " + to_string(n.shape(In::kPlaces)[0]) + " positions for " +
+                      to_string(tokens) + " tokens");
     const ValueId first = n.emit("slice", {n.input(In::kPlaces)},
                                  {{"axes", Ints{0}}, {"starts", Ints{0}}, {"ends", Ints{tokens}}});
     sum = n.emit("add", {sum, first});
@@ -103,7 +103,8 @@ void packed_rotary(NodeReader& n, const OnnxOp&) {
   if (n.integer("is_packed_batching", 0) != 0) n.refuse("packed batches are not supported");
   if (n.real("scale", 1) != 1) n.refuse("scale is not supported, wanted 1");
   const int64_t rank = n.rank(0);
-  if (rank != 3 && rank != 4) n.refuse("x is " + to_string(n.shape(0)) + ", wanted rank 3 or 4");
+  if (rank != 3 && rank != 4)
+    n.refuse_shapes("x is " + to_string(n.shape(0)) + ", wanted rank 3 or 4");
   const int64_t pairs = n.shape(2)[1];
   const int64_t heads = n.integer("num_heads", 0);
   const int64_t rotated = n.integer("rotary_embedding_dim", 0);

@@ -74,15 +74,15 @@ void take_mask(NodeReader& n, size_t input, FusedHeads& o, const Dim& keys) {
   } else if ((shape.size() == 2 || shape.size() == 3) && shape.back() == keys) {
     o.mask = n.emit("ne", {mask, n.scalar(n.type(mask).dtype, 0)});
   } else {
-    n.refuse("the mask is " + to_string(shape) +
-             ", wanted counts of keys [batch], or [batch, keys] or [batch, queries, keys]");
+    n.refuse_shapes("the mask is " + to_string(shape) +
+                    ", wanted counts of keys [batch], or [batch, keys] or [batch, queries, keys]");
   }
 }
 
 void take_bias(NodeReader& n, size_t input, FusedHeads& o) {
   if (!n.has_input(input)) return;
   if (n.rank(input) != 4)
-    n.refuse("attention_bias is " + to_string(n.shape(input)) + ", wanted rank 4");
+    n.refuse_shapes("attention_bias is " + to_string(n.shape(input)) + ", wanted rank 4");
   o.bias = n.input(input);
 }
 
@@ -103,8 +103,8 @@ void packed_attention(NodeReader& n, const OnnxOp&) {
                     sizes[0] + sizes[1] + sizes[2] == width && sizes[0] % o.heads == 0 &&
                     sizes[2] % o.heads == 0;
   if (!fits)
-    n.refuse("weights of " + std::to_string(width) + " columns are not q, k and v of " +
-             std::to_string(o.heads) + " heads");
+    n.refuse_shapes("weights of " + std::to_string(width) + " columns are not q, k and v of " +
+                    std::to_string(o.heads) + " heads");
   ValueId all = n.emit("matmul", {n.input(kX), n.input(kWeights)});
   if (n.has_input(kBias)) all = n.emit("add", {all, n.input(kBias)});
   o.q = columns(n, all, 0, sizes[0]);
@@ -198,8 +198,8 @@ void multi_head_attention(NodeReader& n, const OnnxOp&) {
   read_multi_head(n, o);
   add_bias(n, o);
   if (o.heads < 1 || n.type(o.q).shape.size() != 3 || n.type(o.q).shape[2] % o.heads != 0)
-    n.refuse("query " + to_string(n.shape(MultiHeadInput::kQuery)) + " does not fall into " +
-             std::to_string(o.heads) + " heads");
+    n.refuse_shapes("query " + to_string(n.shape(MultiHeadInput::kQuery)) + " does not fall into " +
+                    std::to_string(o.heads) + " heads");
   o.head_dim = n.type(o.q).shape[2] / o.heads;
   const Shape v = n.type(o.v).shape;
   o.v_head_dim = o.kv_outermost ? v[3] : v[2] / o.heads;
@@ -293,8 +293,8 @@ void read_grouped(NodeReader& n, FusedHeads& o) {
   const bool is_packed = !n.has_input(GroupInput::kKey);
   const int64_t all_heads = is_packed ? o.heads + 2 * o.kv_heads : o.heads;
   if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0 || width % all_heads != 0)
-    n.refuse("query " + to_string(n.shape(GroupInput::kQuery)) + " does not fall into " +
-             std::to_string(o.heads) + " heads that share " + std::to_string(o.kv_heads));
+    n.refuse_shapes("query " + to_string(n.shape(GroupInput::kQuery)) + " does not fall into " +
+                    std::to_string(o.heads) + " heads that share " + std::to_string(o.kv_heads));
   o.head_dim = o.v_head_dim = width / all_heads;
   o.q = n.input(GroupInput::kQuery);
   if (is_packed) {

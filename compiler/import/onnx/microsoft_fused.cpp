@@ -316,8 +316,8 @@ void gather_blocks(NodeReader& n, const OnnxOp&) {
       n.dtype(kCodes) == DType::u8 && bits == 4 && n.shape(kCodes).back() * 2 <= blocks * block;
   const Dim length = is_packed ? n.shape(kCodes).back() * 2 : n.shape(kCodes).back();
   if (length != blocks * block)
-    n.refuse("rows of " + to_string(length) + " numbers have " + to_string(blocks) + " blocks of " +
-             std::to_string(block));
+    n.refuse_shapes("rows of " + to_string(length) + " numbers have " + to_string(blocks) +
+                    " blocks of " + std::to_string(block));
   ValueId w = n.cast(numbers(rows(kCodes), length), dtype);
   Shape shape = n.type(w).shape;
   const Shape whole = shape;

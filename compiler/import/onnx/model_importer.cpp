@@ -8,6 +8,7 @@
 
 #include "compiler/import/check_source.h"
 #include "compiler/import/const_input.h"
+#include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/control_flow.h"
 #include "compiler/import/onnx/extensions.h"
@@ -62,7 +63,7 @@ class ModelImporter {
       : model_(model),
         file_(file),
         options_(options),
-        diagnostics_(diagnostics),
+        diagnostics_(&diagnostics),
         builder_(file, {.keeps_folded_nodes = options.keep_symbols}),
         tensors_(options.folder),
         context_{.builder = builder_,
@@ -93,15 +94,15 @@ class ModelImporter {
   }
 
  private:
-  [[nodiscard]] bool is_good() const { return diagnostics_.error_count() == errors_before_; }
+  [[nodiscard]] bool is_good() const { return diagnostics_->error_count() == errors_before_; }
   [[nodiscard]] bool is_full() const {
-    return diagnostics_.error_count() >= errors_before_ + kMaxErrors;
+    return diagnostics_->error_count() >= errors_before_ + kMaxErrors;
   }
   [[nodiscard]] SourcePlace place(std::string position) const {
     return {file_, std::move(position)};
   }
   void error(DiagCode code, const std::string& message, std::string hint = {}) {
-    diagnostics_.error(code, place(""), message, std::move(hint));
+    diagnostics_->error(code, place(""), message, std::move(hint));
   }
 
   // A model of other domains' nodes alone needs no opset of the default one.
@@ -210,13 +211,13 @@ class ModelImporter {
 
   void report(const onnx::NodeProto& node, const std::string& path, int index,
               const Refusal& refusal) {
-    diagnostics_.add({.severity = Severity::Error,
-                      .code = refusal.code,
-                      .place = place(path + "node " + std::to_string(index)),
-                      .op = printable(node.op_type()),
-                      .node = printable(node_name(node)),
-                      .message = refusal.message,
-                      .hint = refusal.hint});
+    diagnostics_->add({.severity = Severity::Error,
+                       .code = refusal.code,
+                       .place = place(path + "node " + std::to_string(index)),
+                       .op = printable(node.op_type()),
+                       .node = printable(node_name(node)),
+                       .message = refusal.message,
+                       .hint = refusal.hint});
   }
 
   [[nodiscard]] const onnx::FunctionProto* find_function(const onnx::NodeProto& node) const {
@@ -552,6 +553,10 @@ class ModelImporter {
             [&](const onnx::GraphProto& graph, const std::vector<ValueId>& inputs) {
               return put(graph, inputs, node, scope, index);
             },
+        .faults_of_shapes =
+            [&](const std::function<void()>& make) { return try_out(make, node, scope, index); },
+        .diagnostics = *diagnostics_,
+        .has_free_sizes = options_.keep_symbols,
         .max_iterations = options_.max_iterations,
         .counts = counts};
     import_control_flow(reader, control);
@@ -561,6 +566,30 @@ class ModelImporter {
     }
   }
 
+  // See ControlFlow::faults_of_shapes.
+  std::optional<Diagnostics> try_out(const std::function<void()>& make, const onnx::NodeProto& node,
+                                     const Scope& scope, int index) {
+    Diagnostics found;
+    Diagnostics* const outer = std::exchange(diagnostics_, &found);
+    const size_t errors = std::exchange(errors_before_, 0);
+    bool is_made = true;
+    try {
+      make();
+    } catch (const Refusal& refusal) {
+      report(node, scope.path, index, refusal);
+      is_made = false;
+    } catch (const SkippedNode&) {
+      is_made = false;
+    }
+    diagnostics_ = outer;
+    errors_before_ = errors;
+    set_origin(node, scope, index);
+    if (!is_made && found.has_errors() && is_of_shapes(found)) return found;
+    for (const Diagnostic& fault : found.all()) diagnostics_->add(fault);
+    if (!is_made) throw SkippedNode();
+    return std::nullopt;
+  }
+
   // The nodes of a graph inside a node, which sees the names around it.
   std::vector<ValueId> put(const onnx::GraphProto& graph, const std::vector<ValueId>& inputs,
                            const onnx::NodeProto& node, Scope& scope, int index) {
@@ -568,9 +597,9 @@ class ModelImporter {
     inner.outer = &scope;
     inner.opsets = scope.opsets;
     inner.call = scope.call;
-    const size_t errors = diagnostics_.error_count();
+    const size_t errors = diagnostics_->error_count();
     list_gaps(graph.node(), inner.opsets, inner.depth, inner.path);
-    if (diagnostics_.error_count() > errors) throw SkippedNode();
+    if (diagnostics_->error_count() > errors) throw SkippedNode();
     for (size_t i = 0; i < inputs.size(); ++i)
       inner.values[graph.input(static_cast<int>(i)).name()] = inputs[i];
     import_initializers(graph, inner);
@@ -665,8 +694,8 @@ class ModelImporter {
   std::shared_ptr<const onnx::ModelProto> model_;
   const std::string& file_;
   const OnnxOptions& options_;
-  Diagnostics& diagnostics_;
-  const size_t errors_before_ = diagnostics_.error_count();
+  Diagnostics* diagnostics_;  // of a branch on trial, its own
+  size_t errors_before_ = diagnostics_->error_count();
   OnnxResult result_;
   Builder builder_;
   TensorDecoder tensors_;

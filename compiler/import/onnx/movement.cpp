@@ -31,12 +31,13 @@ void split(NodeReader& n, const OnnxOp&) {
   } else {
     attributes.emplace("num", count);
     if (n.opset() < 18 && (count < 1 || size % count != 0))
-      n.refuse("axis " + std::to_string(axis) + " of " + std::to_string(size) +
-               " elements does not split into " + std::to_string(count) + " equal parts");
+      n.refuse_shapes("axis " + std::to_string(axis) + " of " + std::to_string(size) +
+                      " elements does not split into " + std::to_string(count) + " equal parts");
   }
   const size_t all = sizes ? sizes->size() : static_cast<size_t>(std::max<int64_t>(count, 0));
   if (all < parts || all > 1u << 16)
-    n.refuse("it has " + std::to_string(parts) + " outputs and " + std::to_string(all) + " parts");
+    n.refuse_shapes("it has " + std::to_string(parts) + " outputs and " + std::to_string(all) +
+                    " parts");
   const std::vector<ValueId> results = n.emit_all("split", {n.input(0)}, attributes, all);
   for (size_t i = 0; i < parts; ++i) n.set_output(i, results[i]);
 }
@@ -349,7 +350,7 @@ void space_to_depth(NodeReader& n, const OnnxOp&) {
   }
   const Shape x = n.shape(0);
   if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
-    n.refuse("x " + to_string(x) + " has no whole blocks of " + std::to_string(block));
+    n.refuse_shapes("x " + to_string(x) + " has no whole blocks of " + std::to_string(block));
   const ValueId blocks =
       n.reshape(n.input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block});
   n.set_output(0, n.reshape(n.transpose(blocks, {0, 1, 3, 5, 2, 4}),

@@ -31,6 +31,10 @@ void NodeReader::refuse(const std::string& message, std::string hint) const {
   throw Refusal{.code = DiagCode::UnsupportedOp, .message = message, .hint = std::move(hint)};
 }
 
+void NodeReader::refuse_shapes(const std::string& message, std::string hint) const {
+  throw Refusal{.code = DiagCode::BadShape, .message = message, .hint = std::move(hint)};
+}
+
 bool NodeReader::has_input(size_t i) const {
   read_inputs_.insert(i);
   return i < inputs_.size() && inputs_[i];

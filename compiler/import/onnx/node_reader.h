@@ -117,6 +117,8 @@ class NodeReader {
   ValueId transpose(ValueId x, Ints perm);  // nothing where it is the identity
 
   [[noreturn]] void refuse(const std::string& message, std::string hint = {}) const;
+  // Of shapes that do not fit what the node does: sizes at which it could be.
+  [[noreturn]] void refuse_shapes(const std::string& message, std::string hint = {}) const;
   // After the translation: every attribute and input was read, every named output set.
   void check_all_used() const;
 

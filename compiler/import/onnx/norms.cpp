@@ -61,8 +61,8 @@ void group_norm(NodeReader& n, const OnnxOp&) {
   if (n.integer("stash_type", 1) != 1)
     n.refuse("statistics in another type than float (stash_type) are not supported");
   if (n.rank(0) < 2 || groups < 1 || n.shape(0)[1] % groups != 0)
-    n.refuse("x " + to_string(n.shape(0)) + " has no channels that fall into " +
-             std::to_string(groups) + " groups");
+    n.refuse_shapes("x " + to_string(n.shape(0)) + " has no channels that fall into " +
+                    std::to_string(groups) + " groups");
   const auto per_channel = [&](size_t i) {
     if (n.opset() >= 21) return n.input(i);
     return n.emit("repeat_interleave", {n.input(i)},

@@ -28,8 +28,8 @@ void gemm(NodeReader& n, const OnnxOp&) {
   const bool trans_b = n.integer("transB", 0) != 0;
   n.integer("broadcast", 0);  // opset 6: what opset 7 always does
   if (n.rank(0) != 2 || n.rank(1) != 2)
-    n.refuse("A and B are " + to_string(n.shape(0)) + " and " + to_string(n.shape(1)) +
-             ", wanted matrices");
+    n.refuse_shapes("A and B are " + to_string(n.shape(0)) + " and " + to_string(n.shape(1)) +
+                    ", wanted matrices");
   const bool has_bias = n.has_input(2) && beta != 0;
   if (!trans_a && alpha == 1 && has_bias && is_float(n.dtype(0))) {
     n.set_output(

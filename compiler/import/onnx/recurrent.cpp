@@ -105,8 +105,8 @@ struct RecurrentNode {
 
 void check_recurrent_input(NodeReader& n, size_t i, const Shape& wanted) {
   if (n.shape(i) == wanted) return;
-  n.refuse("input " + std::to_string(i) + " is " + to_string(n.shape(i)) + ", wanted " +
-           to_string(wanted));
+  n.refuse_shapes("input " + std::to_string(i) + " is " + to_string(n.shape(i)) + ", wanted " +
+                  to_string(wanted));
 }
 
 RecurrentNode read_recurrent(NodeReader& n, int64_t gates, std::vector<std::string> activations) {
@@ -119,14 +119,14 @@ RecurrentNode read_recurrent(NodeReader& n, int64_t gates, std::vector<std::stri
   node.clip = n.real("clip", 0);
   if (n.opset() < 7) n.integer("output_sequence", 0);
   if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
-    n.refuse("X, W and R are " + to_string(n.shape(0)) + ", " + to_string(n.shape(1)) + " and " +
-             to_string(n.shape(2)) + ", wanted rank 3");
+    n.refuse_shapes("X, W and R are " + to_string(n.shape(0)) + ", " + to_string(n.shape(1)) +
+                    " and " + to_string(n.shape(2)) + ", wanted rank 3");
   node.hidden = n.shape(2)[2];
   if (n.integer("hidden_size", node.hidden) != node.hidden ||
       n.shape(1)[0] != static_cast<int64_t>(node.directions) ||
       n.shape(1)[1] != gates * node.hidden)
-    n.refuse("W " + to_string(n.shape(1)) + " and R " + to_string(n.shape(2)) +
-             " do not fit its directions and hidden_size");
+    n.refuse_shapes("W " + to_string(n.shape(1)) + " and R " + to_string(n.shape(2)) +
+                    " do not fit its directions and hidden_size");
   check_recurrent_input(n, 2,
                         {static_cast<int64_t>(node.directions), gates * node.hidden, node.hidden});
   node.activations = read_activations(n, std::move(activations), node.directions);
@@ -327,8 +327,8 @@ class UnrolledRecurrence {
   ValueId row(size_t i, size_t d) {
     const Shape shape = n_.shape(i);
     if (shape.empty() || shape[0] != static_cast<int64_t>(directions_))
-      n_.refuse("input " + std::to_string(i) + " is " + to_string(shape) + ", wanted " +
-                std::to_string(directions_) + " directions first");
+      n_.refuse_shapes("input " + std::to_string(i) + " is " + to_string(shape) + ", wanted " +
+                       std::to_string(directions_) + " directions first");
     return n_.reshape(cut(n_.input(i), 0, static_cast<int64_t>(d), 1),
                       Shape(shape.begin() + 1, shape.end()));
   }

@@ -142,8 +142,8 @@ class RegionResize {
 
   void build(const Ints& axes) {
     if (n_.shape(1) != Shape{static_cast<int64_t>(2 * axes.size())})
-      n_.refuse("the region is " + to_string(n_.shape(1)) + ", wanted 2 bounds of each of " +
-                std::to_string(axes.size()) + " axes");
+      n_.refuse_shapes("the region is " + to_string(n_.shape(1)) + ", wanted 2 bounds of each of " +
+                       std::to_string(axes.size()) + " axes");
     const Ints sizes = sizes_of(axes);
     if (sizes.size() != axes.size())
       n_.refuse(std::to_string(axes.size()) + " axes have " + std::to_string(sizes.size()) +

@@ -14,7 +14,7 @@ void rotary_embedding(NodeReader& n, const OnnxOp&) {
   int64_t heads = n.integer("num_heads", 0);
   if (rank == 4) heads = n.shape(0)[1];
   if ((rank != 3 && rank != 4) || heads < 1 || (rank == 3 && n.shape(0)[2] % heads != 0))
-    n.refuse("x is " + to_string(n.shape(0)) + " with num_heads " + std::to_string(heads));
+    n.refuse_shapes("x is " + to_string(n.shape(0)) + " with num_heads " + std::to_string(heads));
   const int64_t head_dim = rank == 4 ? n.shape(0)[3] : n.shape(0)[2] / heads;
   const int64_t rotated = n.integer("rotary_embedding_dim", 0);
   const bool interleaved = n.integer("interleaved", 0) != 0;

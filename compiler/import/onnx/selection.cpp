@@ -40,7 +40,7 @@ void known_compress(NodeReader& n) {
   }
   const int64_t size = n.type(x).shape.at(static_cast<size_t>(axis));
   if (!places.empty() && places.back() >= size)
-    n.refuse("the condition is longer than the axis of " + std::to_string(size));
+    n.refuse_shapes("the condition is longer than the axis of " + std::to_string(size));
   const auto count = static_cast<int64_t>(places.size());
   const ValueId index = n.constant_ints(DType::i64, {count}, std::move(places));
   n.set_output(0, n.emit("gather", {x, index}, {{"axis", axis}}));
@@ -116,8 +116,8 @@ void non_max_suppression(NodeReader& n, const OnnxOp&) {
   const Shape boxes = n.shape(0);
   const Shape scores = n.shape(1);
   if (boxes.size() != 3 || scores.size() != 3)
-    n.refuse("boxes and scores are " + to_string(boxes) + " and " + to_string(scores) +
-             ", wanted tensors of rank 3");
+    n.refuse_shapes("boxes and scores are " + to_string(boxes) + " and " + to_string(scores) +
+                    ", wanted tensors of rank 3");
   const int64_t per_class =
       n.has_input(2) ? n.sizes(2, "the most boxes of a class").most.at(0) : Dim(0);
   const int64_t count_of_boxes = boxes[1];

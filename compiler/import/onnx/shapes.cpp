@@ -114,8 +114,8 @@ void expand(NodeReader& n, const OnnxOp&) {
   const Ints& wanted = sizes.most;
   const auto shape = broadcast_shapes(n.shape(0), Shape(wanted.begin(), wanted.end()));
   if (!shape)
-    n.refuse("a tensor of shape " + to_string(n.shape(0)) + " does not expand to " +
-             to_string(Shape(wanted.begin(), wanted.end())));
+    n.refuse_shapes("a tensor of shape " + to_string(n.shape(0)) + " does not expand to " +
+                    to_string(Shape(wanted.begin(), wanted.end())));
   set_counted_output(
       n, n.emit("expand", {n.input(0)}, {{"shape", Ints(shape->begin(), shape->end())}}), sizes);
 }

@@ -23,16 +23,16 @@ void dft(NodeReader& n, const OnnxOp&) {
   axis = n.axis(axis, rank);
   const int64_t parts = rank < 2 ? 0 : int64_t{n.shape(0).back()};
   if (axis == rank - 1 || (parts != 1 && parts != 2))
-    n.refuse("x " + to_string(n.shape(0)) + " has no last axis of 1 or 2 beside axis " +
-             std::to_string(axis));
+    n.refuse_shapes("x " + to_string(n.shape(0)) + " has no last axis of 1 or 2 beside axis " +
+                    std::to_string(axis));
   if (is_inverse && is_onesided && parts != 2)
-    n.refuse("an inverse of one side wants pairs along the last axis of x " +
-             to_string(n.shape(0)));
+    n.refuse_shapes("an inverse of one side wants pairs along the last axis of x " +
+                    to_string(n.shape(0)));
   Attributes attributes = {{"axis", axis}, {"layout", std::string("interleaved")}};
   if (n.has_input(1)) {
     const int64_t points = n.known_int(1, "the length");
     if (points < 1)
-      n.refuse("a transform of " + std::to_string(points) + " points, wanted 1 or more");
+      n.refuse_shapes("a transform of " + std::to_string(points) + " points, wanted 1 or more");
     attributes["n"] = points;
   }
   ValueId x = n.input(0);
@@ -76,7 +76,7 @@ void stft(NodeReader& n, const OnnxOp&) {
   const int64_t rank = n.rank(0);
   const int64_t parts = rank == 3 ? int64_t{n.shape(0)[2]} : 1;
   if ((rank != 2 && rank != 3) || (parts != 1 && parts != 2) || step < 1)
-    n.refuse("the signal is " + to_string(n.shape(0)) + ", wanted [batch, length, 1 or 2]");
+    n.refuse_shapes("the signal is " + to_string(n.shape(0)) + ", wanted [batch, length, 1 or 2]");
   const Dim length = n.shape(0)[1];
   Dim points = n.has_input(2) ? n.shape(2).at(0) : length;
   if (n.has_input(3)) points = n.known_int(3, "the length of a frame");

@@ -37,8 +37,8 @@ void conv_transpose(NodeReader& n, const OnnxOp&) {
   const Ints kernel = n.integers("kernel_shape", spatial_of(n.shape(1)));
   const size_t rank = kernel.size();
   if (rank == 0 || n.rank(0) != static_cast<int64_t>(rank) + 2)
-    n.refuse("x " + to_string(n.shape(0)) + " does not fit a window of rank " +
-             std::to_string(rank));
+    n.refuse_shapes("x " + to_string(n.shape(0)) + " does not fit a window of rank " +
+                    std::to_string(rank));
   const Ints stride = n.integers("strides", Ints(rank, 1));
   const Ints dilation = n.integers("dilations", Ints(rank, 1));
   Ints output_padding = n.integers("output_padding", Ints(rank, 0));
@@ -57,7 +57,7 @@ void conv_transpose(NodeReader& n, const OnnxOp&) {
   }
   if (std::any_of(n.shape(0).begin(), n.shape(0).end(),
                   [](int64_t dim) { return dim < 1 || dim > kMostWindow; }))
-    n.refuse("x is of shape " + to_string(n.shape(0)));
+    n.refuse_shapes("x is of shape " + to_string(n.shape(0)));
   const bool is_same = automatic.starts_with("SAME");
   if (wanted.empty() && is_same) {
     for (size_t i = 0; i < rank; ++i) wanted.push_back(n.shape(0)[i + 2] * stride[i]);
@@ -182,7 +182,7 @@ void max_unpool(NodeReader& n, const OnnxOp&) {
   for (const int64_t dim : inferred) elements *= static_cast<double>(std::max<int64_t>(dim, 1));
   if (elements > 0x1p46 ||
       std::any_of(inferred.begin(), inferred.end(), [](int64_t dim) { return dim < 0; }))
-    n.refuse("the result would have the shape " + to_string(inferred));
+    n.refuse_shapes("the result would have the shape " + to_string(inferred));
   const int64_t all = element_count(inferred);
   const int64_t count = element_count(n.shape(0));
   const ValueId zeros =

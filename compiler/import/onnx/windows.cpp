@@ -26,9 +26,11 @@ void set_same_pads(NodeReader& n, bool upper, Windows& windows) {
 
 Ints list_of(NodeReader& n, const char* name, size_t count, int64_t absent, int64_t least) {
   const Ints values = n.integers(name, Ints(count, absent));
-  const bool fits = values.size() == count;
-  if (!fits || std::any_of(values.begin(), values.end(),
-                           [&](int64_t v) { return v < least || v > (int64_t{1} << 31); }))
+  if (values.size() != count)
+    n.refuse_shapes("attribute \"" + std::string(name) + "\" has " + std::to_string(values.size()) +
+                    " values, wanted " + std::to_string(count));
+  if (std::any_of(values.begin(), values.end(),
+                  [&](int64_t v) { return v < least || v > (int64_t{1} << 31); }))
     n.refuse("attribute \"" + std::string(name) + "\" is wrong for " + std::to_string(count) +
              " values of at least " + std::to_string(least));
   return values;
@@ -41,8 +43,8 @@ Windows read_windows(NodeReader& n, const Ints& kernel) {
   windows.kernel = n.integers("kernel_shape", kernel);
   const size_t rank = windows.kernel.size();
   if (rank == 0 || n.rank(0) != static_cast<int64_t>(rank) + 2)
-    n.refuse("x " + to_string(n.shape(0)) + " has no batch, channels and " + std::to_string(rank) +
-             " axes of windows");
+    n.refuse_shapes("x " + to_string(n.shape(0)) + " has no batch, channels and " +
+                    std::to_string(rank) + " axes of windows");
   for (const int64_t size : windows.kernel) {
     if (size < 1 || size > (int64_t{1} << 31)) n.refuse("a window has no size");
   }

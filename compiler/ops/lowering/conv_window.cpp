@@ -15,9 +15,9 @@ std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, in
   Ints values = ctx.attrs().integers(name);
   if (values.size() <= 1) values.assign(rank, values.empty() ? Dim(otherwise) : values[0]);
   if (values.size() == rank) return values;
-  ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
-                                       " values; wanted " + std::to_string(rank) +
-                                       ", one per spatial dim");
+  ctx.fail(DiagCode::BadRank, std::string(name) + " has " + std::to_string(values.size()) +
+                                  " values; wanted " + std::to_string(rank) +
+                                  ", one per spatial dim");
   return std::nullopt;
 }
 
@@ -27,9 +27,9 @@ std::optional<Ints> pad_list(NodeContext& ctx, size_t rank) {
   if (pads.size() <= 1) pads.assign(2 * rank, pads.empty() ? 0 : pads[0]);
   if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
   if (pads.size() == 2 * rank) return pads;
-  ctx.fail(DiagCode::BadAttribute, "pads has " + std::to_string(pads.size()) + " values; wanted " +
-                                       std::to_string(2 * rank) + " (begins, then ends) or " +
-                                       std::to_string(rank) + " (symmetric)");
+  ctx.fail(DiagCode::BadRank, "pads has " + std::to_string(pads.size()) + " values; wanted " +
+                                  std::to_string(2 * rank) + " (begins, then ends) or " +
+                                  std::to_string(rank) + " (symmetric)");
   return std::nullopt;
 }
 

@@ -53,9 +53,9 @@ std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& sha
   const auto axes = padded_axes(ctx, shape.size());
   if (!axes) return std::nullopt;
   if (pads.size() != 2 * axes->size()) {
-    ctx.fail(DiagCode::BadAttribute, "pads has " + std::to_string(pads.size()) +
-                                         " entries, wanted two for each of " +
-                                         std::to_string(axes->size()) + " axes");
+    ctx.fail(DiagCode::BadRank, "pads has " + std::to_string(pads.size()) +
+                                    " entries, wanted two for each of " +
+                                    std::to_string(axes->size()) + " axes");
     return std::nullopt;
   }
   std::vector<AxisPad> result;

@@ -23,9 +23,9 @@ using RepeatRule = std::optional<std::vector<Repeats>> (*)(NodeContext&, const S
 std::optional<std::vector<Repeats>> tile_repeats(NodeContext& ctx, const Shape& shape) {
   const Ints counts = ctx.attrs().integers("repeats");
   if (counts.size() != shape.size()) {
-    ctx.fail(DiagCode::BadAttribute, "repeats has " + std::to_string(counts.size()) +
-                                         " entries, wanted one for each of " +
-                                         std::to_string(shape.size()) + " axes");
+    ctx.fail(DiagCode::BadRank, "repeats has " + std::to_string(counts.size()) +
+                                    " entries, wanted one for each of " +
+                                    std::to_string(shape.size()) + " axes");
     return std::nullopt;
   }
   std::vector<Repeats> repeats;

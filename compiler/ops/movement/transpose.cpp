@@ -19,7 +19,7 @@ bool infer_transpose(InferContext& ctx) {
   const Shape& from = ctx.shape(0);
   const Ints perm = permutation(ctx.attrs(), from.size());
   if (perm.size() != from.size()) {
-    return ctx.fail(DiagCode::BadAttribute,
+    return ctx.fail(DiagCode::BadRank,
                     "perm " + to_string(perm) + " has " + std::to_string(perm.size()) +
                         " axes, the input has rank " + std::to_string(from.size()));
   }

@@ -47,7 +47,7 @@ bool infer_topk(InferContext& ctx) {
   Dim& length = shape[static_cast<size_t>(*axis)];
   const Dim k = ctx.attrs().integers("k").at(0);
   if ((length - k).range().least < 0) {
-    return ctx.fail(DiagCode::BadAttribute,
+    return ctx.fail(DiagCode::BadShape,
                     "k is " + to_string(k) + ", wanted at most " + to_string(length) +
                         ", the length of axis " + std::to_string(*axis) +
                         (length.is_free() || k.is_free() ? ", at every size" : ""));

@@ -65,9 +65,9 @@ std::optional<Window> window_of(NodeContext& ctx, const Shape& x) {
   const Shape spatial(x.begin() + 2, x.end());
   const Ints kernel = ctx.attrs().integers("kernel");
   if (kernel.size() != spatial.size()) {
-    ctx.fail(DiagCode::BadAttribute, "kernel has " + std::to_string(kernel.size()) +
-                                         " values; wanted " + std::to_string(spatial.size()) +
-                                         ", one per spatial dim of x " + to_string(x));
+    ctx.fail(DiagCode::BadRank, "kernel has " + std::to_string(kernel.size()) + " values; wanted " +
+                                    std::to_string(spatial.size()) + ", one per spatial dim of x " +
+                                    to_string(x));
     return std::nullopt;
   }
   const bool ceil = ctx.attrs().flag("ceil_mode");

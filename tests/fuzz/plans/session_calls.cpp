@@ -17,7 +17,7 @@ namespace {
 bool is_fair(rlx_status status) {
   return status == RLX_INVALID_PLAN || status == RLX_UNSUITABLE_DEVICE ||
          status == RLX_OUT_OF_HOST_MEMORY || status == RLX_OUT_OF_DEVICE_MEMORY ||
-         status == RLX_INDEX_OUT_OF_RANGE;
+         status == RLX_INDEX_OUT_OF_RANGE || status == RLX_ASSERTION_FAILED;
 }
 
 rlx_tensor tensor_of(const rlx_tensor_info& info, const std::vector<std::byte>& bytes) {

@@ -23,12 +23,12 @@ Errors are rlx.Error, and ValueError, TypeError, OSError or MemoryError as well 
 """
 from ._compile import compile  # noqa: A004  the verb that users look for
 from ._core import version as _version
-from ._errors import (ArgumentError, CompileError, CompileWarning, DeviceError, Diagnostic, DtypeError, Error, FileError,
-                      IndexOutOfRange, OutOfMemory, PlanError, StateError, TrustError)
+from ._errors import (ArgumentError, AssertionFailed, CompileError, CompileWarning, DeviceError, Diagnostic, DtypeError, Error,
+                      FileError, IndexOutOfRange, OutOfMemory, PlanError, StateError, TrustError)
 from ._runtime import (DeviceInfo, Entry, EntryInfo, Memory, Plan, Profile, Session, StepTime, Symbol, TensorInfo, devices,
                        missing_devices)
 
 __version__ = _version()
-__all__ = ["ArgumentError", "CompileError", "CompileWarning", "DeviceError", "DeviceInfo", "Diagnostic", "DtypeError", "Entry",
-           "EntryInfo", "Error", "FileError", "IndexOutOfRange", "Memory", "OutOfMemory", "Plan", "PlanError", "Profile", "Session",
+__all__ = ["ArgumentError", "AssertionFailed", "CompileError", "CompileWarning", "DeviceError", "DeviceInfo", "Diagnostic",
+           "DtypeError", "Entry", "EntryInfo", "Error", "FileError", "IndexOutOfRange", "Memory", "OutOfMemory", "Plan", "PlanError", "Profile", "Session",
            "StateError", "StepTime", "Symbol", "TensorInfo", "TrustError", "compile", "devices", "missing_devices"]

@@ -46,8 +46,14 @@ class IndexOutOfRange(Error, IndexError):
     """An index in the data lay outside what it indexes (option check_indices). The outputs can be read all the same."""
 
 
+class AssertionFailed(Error):
+    """Something that the model asserts did not hold in a run: a loop reached its bound, or a branch was taken that cannot be at these sizes
+    (option check_indices)."""
+
+
 _CLASSES = {1: ArgumentError, 2: StateError, 3: FileError, 4: PlanError, 5: PlanError, 6: DeviceError, 7: DeviceError, 8: OutOfMemory,
-            9: OutOfMemory, 10: DeviceError, 12: DeviceError, 14: IndexOutOfRange, 15: TrustError}
+            9: OutOfMemory, 10: DeviceError, 12: DeviceError, 14: IndexOutOfRange, 15: TrustError,
+            16: AssertionFailed}
 
 
 def by_status(status):

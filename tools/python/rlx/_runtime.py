@@ -283,12 +283,13 @@ class Session:
 
     Options. stream: CUDA stream on which all work is put in order: a number, a torch.cuda.Stream or a cupy.cuda.Stream (default: the
     default stream). profile: profile() and last_run_microseconds work. queue_depth: runs that may be under way at once (submit).
-    check_indices: a run with an index outside its tensor raises IndexOutOfRange (default: yes, unless queue_depth is more than 1).
+    check_indices: a run with an index outside its tensor raises IndexOutOfRange, one in which a loop reaches its bound or a branch is
+    taken that cannot be at these sizes AssertionFailed (default: yes, unless queue_depth is more than 1).
     memory_budget: bytes; a plan that needs more is refused. pipeline_cache: file for the driver's compiled pipelines. jobs: threads
     that make pipelines. require_tuned: refuse library products that were not tuned. max_bindings: sizes that stay recorded.
 
     Errors. ArgumentError (ValueError) for a wrong name or shape, a closed session, a tensor of another device; DtypeError (TypeError);
-    StateError, DeviceError, OutOfMemory, IndexOutOfRange. Each holds the library's sentence.
+    StateError, DeviceError, OutOfMemory, IndexOutOfRange, AssertionFailed. Each holds the library's sentence.
 
     Threads. One at a time; a second one is refused with StateError. Python's other threads go on while a run is under way.
     """
