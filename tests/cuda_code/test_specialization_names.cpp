@@ -43,6 +43,7 @@ constexpr Unused kUnused[] = {
     {KernelId::matmul_wgmma, "RLX_KERNEL_H", "it is given the number of taps"},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},
+    {KernelId::attention_lanes, "RLX_HEADS", "sizes that every kernel of attention is given"},
     {KernelId::dequant_coop, "RLX_GROUPED", "sizes that every kernel of such products is given"},
     {KernelId::dequant_coop, "RLX_MATRIX", kEmitter},
     {KernelId::dequant_matvec, "RLX_MIN_GROUPS", "bounds registers: Vulkan knows no such bound"},

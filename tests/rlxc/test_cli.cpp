@@ -360,7 +360,7 @@ TEST_CASE("inspect --why prints what each kernel of a table would take, or why i
 
 TEST_CASE("--without leaves kernels out, and refuses names and choices that leave none") {
   const Workplace place;
-  expect(0, place, compile_arguments(place, {"--without", "matvec,library"}));
+  expect(0, place, compile_arguments(place, {"--forbid", "matvec,library"}));
   const std::string why = expect(0, place, {"inspect", place.path("m.plan"), "--why"}).output;
   CHECK(contains(why, "left out by --without"));
   const ToolResult unknown = expect(1, place, compile_arguments(place, {"--without", "matmull"}));

@@ -352,7 +352,7 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "Folder with shaders/ or cuda_kernels/ that replace the embedded ones");
   app.add_option("--disable-pass", arguments->disabled_passes, "Pass to leave out; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--without", arguments->without,
+  app.add_option("--without,--forbid", arguments->without,
                  "Kernels that are not to be taken where another one fits, as inspect --why names "
                  "them, with commas between; \"library\" for the vendor's")
       ->delimiter(',')
