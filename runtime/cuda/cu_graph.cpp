@@ -580,12 +580,6 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
   return {};
 }
 
-Status EntryGraph::upload(Context& context, CUstream stream) const {
-  RLX_RETURN_IF_ERROR(
-      context.check(context.api.cuGraphUpload(exec_.get(), stream), "cuGraphUpload"));
-  return context.check(context.api.cuStreamSynchronize(stream), "cuGraphUpload");
-}
-
 bool EntryGraph::can_relink_all(const fb::Entry& entry) const {
   for (uint32_t step = 0; step < kinds_.size(); ++step) {
     if (!can_relink(entry, step)) return false;

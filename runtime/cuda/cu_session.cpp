@@ -171,7 +171,7 @@ void CudaSession::link(uint32_t program) {
   EntryGraph graph = std::move(state.graph);
   const bool is_own = state.unbound == &unbound && graph && graph.can_relink_all(record(program));
   if (graph && !is_own && graph.can_relink_all(*state.unbound))
-    keep_spare(*state.unbound, std::move(graph));
+    spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
   state = {};
   state.unbound = &unbound;
   state.linked = linked(record(program), io(program));
@@ -184,7 +184,8 @@ void CudaSession::link(uint32_t program) {
 // ---- spare graphs ----
 
 // Making a graph takes a millisecond for 300 steps, giving another binding's graph new params a
-// third of that. So each record has one in reserve, and a new one is made while a run is under way.
+// third of that, and destroying one almost half a millisecond. So each record has some in reserve;
+// a first one is made, and those that are too many go, while a run is under way.
 
 Status CudaSession::make_spares() {
   const Current current(context_);
@@ -210,9 +211,14 @@ bool CudaSession::has_spare(const fb::Entry& unbound) const {
   return std::ranges::any_of(spares_, [&](const Spare& s) { return s.unbound == &unbound; });
 }
 
-void CudaSession::keep_spare(const fb::Entry& unbound, EntryGraph graph) {
-  if (has_spare(unbound)) return;
-  spares_.push_back({.unbound = &unbound, .graph = std::move(graph)});
+void CudaSession::drop_surplus_spares() {
+  // So many that values which come in turns from several ranges find one of theirs.
+  constexpr std::ptrdiff_t kMostOfRecord = 3;
+  for (size_t i = spares_.size(); i-- > 0;) {
+    const auto is_of_record = [&](const Spare& s) { return s.unbound == spares_[i].unbound; };
+    if (std::ranges::count_if(spares_, is_of_record) > kMostOfRecord)
+      spares_.erase(spares_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 EntryGraph CudaSession::take_spare(const fb::Entry& unbound, const fb::Entry& record) {
@@ -227,23 +233,21 @@ EntryGraph CudaSession::take_spare(const fb::Entry& unbound, const fb::Entry& re
 void CudaSession::use_time_of_run(uint32_t program) {
   ProgramState& state = programs_[program];
   // Runs at a kept binding allocate nothing.
-  if (!std::exchange(state.is_new, false)) return;
-  if (!has_free_sizes(*state.unbound) || has_spare(*state.unbound) ||
-      !state.graph.can_relink_all(*state.unbound))
-    return;
+  if (!std::exchange(state.is_new, false) || !has_free_sizes(*state.unbound)) return;
   const Current current(context_);
   if (!current.status().ok()) return;
+  drop_surplus_spares();
+  if (has_spare(*state.unbound) || !state.graph.can_relink_all(*state.unbound)) return;
   // Where it cannot be made, the next binding tries again and tells.
   EntryGraph graph;
   if (make_graph(code(program), state.linked, graph).ok())
-    keep_spare(*state.unbound, std::move(graph));
+    spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
 }
 
 Status CudaSession::make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph) {
   const auto count = static_cast<uint32_t>(PlanView::steps(*linked.entry).size());
-  RLX_RETURN_IF_ERROR(
-      EntryGraph::create(code, linked, {.step_count = count, .events = {}}, capture_.get(), graph));
-  return graph.upload(context_, capture_.get());
+  return EntryGraph::create(code, linked, {.step_count = count, .events = {}}, capture_.get(),
+                            graph);
 }
 
 Status CudaSession::prepare_products(uint32_t program) {

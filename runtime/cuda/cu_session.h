@@ -52,11 +52,11 @@ class CudaSession final : public SessionBase {
   Status adopt_stream(void* stream);
   // One of each record, before anything runs.
   Status make_spares();
-  // On the device; the context is current.
+  // The context is current.
   Status make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph);
   [[nodiscard]] bool has_spare(const fb::Entry& unbound) const;
-  // A record has one spare at most; a further one is destroyed.
-  void keep_spare(const fb::Entry& unbound, EntryGraph graph);
+  // Leaves a few of each record. At no time are there more of a record than its bindings had.
+  void drop_surplus_spares();
   // Without one, or where it cannot become that of `record`, a binding: an empty graph.
   EntryGraph take_spare(const fb::Entry& unbound, const fb::Entry& record);
   // Where values of a record lie whose inputs and outputs are at `io`.

@@ -52,7 +52,6 @@ Status CudaSession::time_steps(uint32_t program, StepTimes& times) {
   RLX_RETURN_IF_ERROR(EntryGraph::create(code(program), linked,
                                          {.step_count = step_count, .events = events.handles()},
                                          capture_.get(), graph));
-  RLX_RETURN_IF_ERROR(graph.upload(context_, capture_.get()));
   RLX_RETURN_IF_ERROR(run_once(graph, "profile"));
 
   std::vector<double> gaps(kCalibrationEvents + step_count - 1);

@@ -66,7 +66,9 @@ const fb::Variant* PlanView::first_variant(const fb::Kernel& kernel, fb::TargetK
 }
 
 std::span<const std::byte> PlanView::params(const fb::Step& step) const {
-  return std::span(params_).subspan(step.params_offset(), step.params_bytes());
+  const uint64_t first = bound_from_ == nullptr ? 0 : bound_from_->params_.size();
+  if (step.params_offset() < first) return bound_from_->params(step);
+  return std::span(params_).subspan(step.params_offset() - first, step.params_bytes());
 }
 
 std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {

@@ -65,7 +65,8 @@ class PlanView {
 
   // The plan with the sizes of some of its records at values of its symbols, one for each symbol of
   // the plan (a bound one has its own). These records are verified anew; all else is as it is in
-  // `plan`, which outlives the new view. A record that is not made for these values is refused.
+  // `plan`, which is not bound itself and outlives the new view. A record that is not made for
+  // these values is refused.
   static Status bind(const PlanView& plan, std::span<const RecordImage> images,
                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
   static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
@@ -213,7 +214,7 @@ class PlanView {
   std::span<const std::byte> memory_;                 // the whole plan when opened from memory
   PlanHeader header_{};
   std::vector<std::byte> index_bytes_;
-  std::vector<std::byte> params_;
+  std::vector<std::byte> params_;  // when made by bind those of its own, which count on from there
   std::vector<std::byte> code_;
   std::vector<std::byte> debug_bytes_;
   uint64_t weights_offset_ = 0;  // in the file

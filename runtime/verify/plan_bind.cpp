@@ -35,20 +35,10 @@ bool is_empty(const fb::Entry& entry, const fb::Step& step) {
   return false;
 }
 
-void verify_growth(const EntryParts& bound, const EntryParts& largest, Faults& faults) {
-  for (uint32_t v = 0; v < bound.value_count() && !faults.full(); ++v) {
-    const uint64_t most = largest.value(v).size_bytes();
-    if (bound.value(v).size_bytes() <= most) continue;
-    faults.add(VerifyRule::ValueGrowth, bound.value_name(v), " has ", bound.value(v).size_bytes(),
-               " bytes, at the maximum it has ", most);
-  }
-}
-
 // What a binding can change of an entry whose plan was verified; everything else is as it was.
 void verify_bound_entry(const PlanParts& parts, const EntryParts& largest, Faults& faults) {
   const EntryParts& entry = parts.entries.front();
-  verify_growth(entry, largest, faults);
-  verify_value_sizes(parts, faults);
+  verify_bound_sizes(entry, largest, faults);
   if (!faults.empty()) return;
   for (const fb::Step& step : entry.steps) {
     if (step.kind() == fb::StepKind::LibraryGemm) verify_gemm_record(entry, step.kernel(), faults);
@@ -56,7 +46,7 @@ void verify_bound_entry(const PlanParts& parts, const EntryParts& largest, Fault
   if (!faults.empty()) return;
   verify_entry_params(parts, entry, faults);
   if (!faults.empty()) return;
-  verify_lifetimes(parts, entry, faults);
+  verify_value_uses(parts, entry, faults);
   if (!faults.empty()) return;
   verify_access_order(parts, entry, faults);
   if (!faults.empty()) return;
@@ -111,16 +101,6 @@ class PlanBinder {
     faults_.allow_work(kWorkPerPlan + kWorkPerIndexByte * plan.index_bytes_.size());
   }
 
-  // Every record that will be bound.
-  void take_params(std::span<const RecordImage> images) {
-    size_t own_bytes = 0;
-    for (const RecordImage& image : images) {
-      for (const fb::Step* step : *image.record->steps()) own_bytes += step->params_bytes();
-    }
-    made_->params_.reserve(plan_.params_.size() + own_bytes);
-    made_->params_ = plan_.params_;
-  }
-
   Status bind(const RecordImage& image) {
     const EntryParts largest(*plan_.index_, *image.record, false);
     const std::vector<uint64_t> sizes = verified_sizes(largest, symbols_, faults_);
@@ -158,7 +138,7 @@ class PlanBinder {
       if (is_params_patch(patch)) params = own_params(entry, patch.index());
       set_patched_field(entry, patch, params, sizes[patch.size()]);
     }
-    own_params_.clear();
+    is_own_.clear();
     for (uint32_t s = 0; s < entry.steps()->size(); ++s) {
       fb::Step& step = *entry.mutable_steps()->GetMutableObject(s);
       if (is_empty(entry, step)) step.mutate_kind(fb::StepKind::Skip);
@@ -168,23 +148,23 @@ class PlanBinder {
   // Steps may share their params as long as they are equal.
   std::span<std::byte> own_params(fb::Entry& entry, uint32_t number) {
     fb::Step& step = *entry.mutable_steps()->GetMutableObject(number);
-    std::vector<std::byte>& all = made_->params_;
-    if (own_params_.empty()) own_params_.resize(entry.steps()->size(), false);
-    if (!own_params_[number]) {
-      const uint64_t from = step.params_offset();
-      step.mutate_params_offset(all.size());
-      all.resize(all.size() + step.params_bytes());
-      std::copy_n(all.begin() + static_cast<ptrdiff_t>(from), step.params_bytes(),
-                  all.end() - step.params_bytes());
-      own_params_[number] = true;
+    std::vector<std::byte>& own = made_->params_;
+    const uint64_t first = plan_.params_.size();
+    if (is_own_.empty()) is_own_.resize(entry.steps()->size(), false);
+    if (!is_own_[number]) {
+      const std::span<const std::byte> shared = plan_.params(step);
+      step.mutate_params_offset(first + own.size());
+      own.insert(own.end(), shared.begin(), shared.end());
+      is_own_[number] = true;
     }
-    return std::span(all).subspan(step.params_offset(), step.params_bytes());
+    return std::span(own).subspan(step.params_offset() - first, step.params_bytes());
   }
 
   void verify(const EntryParts& largest, const fb::Entry& entry) {
     PlanParts parts{.header = made_->header_,
                     .plan = *made_->index_,
-                    .params = made_->params_,
+                    .params = plan_.params_,
+                    .bound_params = made_->params_,
                     .code = plan_.code_section(),
                     .index_bytes = plan_.index_bytes_.size(),
                     .weights_section_bytes = made_->weights_bytes_};
@@ -196,7 +176,7 @@ class PlanBinder {
   const std::span<const uint64_t> symbols_;
   std::shared_ptr<PlanView> made_;
   Faults faults_;
-  std::vector<bool> own_params_;  // by step
+  std::vector<bool> is_own_;  // by step: whether it has params of its own
 };
 
 RecordImage image_of(const fb::Entry& record) {
@@ -213,7 +193,6 @@ Status PlanView::bind(const PlanView& plan, std::span<const RecordImage> images,
                       std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound) {
   RLX_RETURN_IF_ERROR(check_symbols(*plan.index_, symbols));
   PlanBinder binder(plan, symbols);
-  binder.take_params(images);
   for (const RecordImage& image : images) {
     RLX_RETURN_IF_ERROR(check_range(plan, *image.record, symbols));
     if (has_free_sizes(*image.record)) RLX_RETURN_IF_ERROR(binder.bind(image));

@@ -136,12 +136,20 @@ struct PlanParts {
   const PlanHeader& header;
   const fb::Plan& plan;
   std::span<const std::byte> params;
+  std::span<const std::byte> bound_params;  // those that a binding made; they count on from params
   std::span<const std::byte> code;
   uint64_t index_bytes = 0;
   uint64_t weights_section_bytes = 0;
   std::vector<EntryParts> entries;  // all records, those of init last
   GeneratedWeights generated;       // from rule group 4 on
 
+  // Valid once rule group 2 has passed.
+  [[nodiscard]] std::span<const std::byte> params_of(const fb::Step& step) const {
+    const bool is_bound = step.params_offset() >= params.size();
+    return is_bound
+               ? bound_params.subspan(step.params_offset() - params.size(), step.params_bytes())
+               : params.subspan(step.params_offset(), step.params_bytes());
+  }
   [[nodiscard]] std::span<const std::byte> code_of(const fb::Variant& variant) const {
     return code.subspan(variant.code_offset(), variant.code_bytes());
   }
@@ -184,9 +192,14 @@ void verify_region_tables(const PlanParts& parts, const EntryParts& entry, Fault
 
 // Groups 3 to 12, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
-void verify_value_sizes(const PlanParts& parts, Faults& faults);  // part of verify_sizes
+// Of a binding: values whose sizes it gives have the bytes of their dims, and no more than in
+// `largest`, where the entry was verified. So they stay inside of what holds them, and those that
+// live at once share no bytes.
+void verify_bound_sizes(const EntryParts& entry, const EntryParts& largest, Faults& faults);
 GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults);
 void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// Part of it: steps use values while these live, and write to no inputs and weights.
+void verify_value_uses(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 void verify_access_order(const PlanParts& parts, const EntryParts& entry,
                          Faults& faults);                         // groups 5 and 6
 void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule GeneratedCovered

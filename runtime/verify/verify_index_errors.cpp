@@ -15,7 +15,8 @@ bool is_word(const fb::Value& value) {
   return value.segment() == fb::Segment::IndexErrors;
 }
 
-void verify_words(const EntryParts& entry, Faults& faults) {
+// Whether there are any.
+bool verify_words(const EntryParts& entry, Faults& faults) {
   faults.charge(kWorkPerTable * uint64_t{entry.value_count()});
   std::vector<uint32_t> words;
   for (uint32_t v = 0; v < entry.value_count(); ++v) {
@@ -27,14 +28,14 @@ void verify_words(const EntryParts& entry, Faults& faults) {
                tensor_text(value.dtype(), dims_of(value.dims())),
                " in the segment of index errors, wanted one u32");
   }
-  if (!faults.empty()) return;
+  if (!faults.empty()) return true;
   const auto before = [&](uint32_t a, uint32_t b) {
     return entry.value(a).offset_bytes() < entry.value(b).offset_bytes();
   };
   // Writers of plans lay them out in order.
   if (!std::is_sorted(words.begin(), words.end(), before)) {
     faults.charge(2 * work_of_sort(words.size()));
-    if (faults.full()) return;
+    if (faults.full()) return true;
     std::sort(words.begin(), words.end(), before);
   }
   for (size_t i = 1; i < words.size(); ++i) {
@@ -42,6 +43,7 @@ void verify_words(const EntryParts& entry, Faults& faults) {
     faults.add(VerifyRule::IndexErrorsForm, entry.value_name(words[i]), " and ",
                entry.short_value_name(words[i - 1]), " are the same word of index errors");
   }
+  return !words.empty();
 }
 
 void verify_assertions(const EntryParts& entry, Faults& faults) {
@@ -94,9 +96,9 @@ void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& ste
 }  // namespace
 
 void verify_index_errors(const EntryParts& entry, Faults& faults) {
-  verify_words(entry, faults);
+  const bool has_words = verify_words(entry, faults);
   verify_assertions(entry, faults);
-  if (!faults.empty()) return;
+  if (!faults.empty() || !has_words) return;
   std::vector<std::optional<size_t>> step_of_word(entry.value_count());
   for (const StepPlace& place : all_places(entry)) {
     faults.charge(kWorkPerRecord * (1 + uint64_t{place.step.relocation_count()}));

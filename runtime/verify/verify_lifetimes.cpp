@@ -165,8 +165,7 @@ void verify_writes(const EntryParts& entry, const std::vector<uint8_t>& is_input
 
 }  // namespace
 
-void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  if (entry.is_init) verify_init_reach(entry, faults);
+void verify_value_uses(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   std::vector<uint8_t> is_input(entry.value_count(), 0);
   for (const uint32_t v : *entry.entry.inputs()) is_input[v] = 1;
   faults.charge(kWorkPerRecord * (entry.steps.size() + 2 * entry.relocations.size()));
@@ -176,6 +175,11 @@ void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& f
       verify_writes(entry, is_input, parts.generated, s, relocation, faults);
     }
   }
+}
+
+void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  if (entry.is_init) verify_init_reach(entry, faults);
+  verify_value_uses(parts, entry, faults);
   LifetimeSweep(entry, fb::Segment::Arena, faults).run();
   LifetimeSweep(entry, fb::Segment::State, faults).run();
 }

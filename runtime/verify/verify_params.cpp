@@ -168,8 +168,7 @@ void verify_place(const PlanParts& parts, const StepPlace& place, Faults& faults
 uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
   uint64_t addend = 0;
   if (range_inside(relocation.position(), sizeof addend, step.params_bytes())) {
-    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(),
-                sizeof addend);
+    std::memcpy(&addend, parts.params_of(step).data() + relocation.position(), sizeof addend);
   }
   return addend;
 }

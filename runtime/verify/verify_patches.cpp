@@ -105,8 +105,7 @@ std::span<const std::byte> params_of(const PlanParts& parts, const EntryParts& e
                                      const fb::Patch& patch) {
   if (patch.field() != fb::PatchField::ParamsWord && patch.field() != fb::PatchField::ParamsLong)
     return {};
-  const fb::Step& step = entry.steps[patch.index()];
-  return parts.params.subspan(step.params_offset(), step.params_bytes());
+  return parts.params_of(entry.steps[patch.index()]);
 }
 
 void verify_maximum(const PlanParts& parts, const EntryParts& entry, Faults& faults) {

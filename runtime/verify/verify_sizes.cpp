@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/dtype.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/verify/verify_context.h"
 #include "schema/rounding.h"
 
@@ -266,7 +267,25 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
 
 }  // namespace
 
-void verify_value_sizes(const PlanParts& parts, Faults& faults) {
+void verify_bound_sizes(const EntryParts& entry, const EntryParts& largest, Faults& faults) {
+  std::vector<bool> is_known(entry.value_count());
+  for (const fb::Patch& patch : patches_of(entry.entry)) {
+    const bool is_of_value =
+        patch.field() == fb::PatchField::ValueDim || patch.field() == fb::PatchField::ValueBytes;
+    if (!is_of_value || is_known[patch.index()] || faults.full()) continue;
+    is_known[patch.index()] = true;
+    faults.charge(kWorkPerTable);
+    const fb::Value& value = entry.value(patch.index());
+    const auto name = [&] { return entry.value_name(patch.index()); };
+    verify_tensor_bytes(VerifyRule::ValueBytes, value, name, faults);
+    const uint64_t most = largest.value(patch.index()).size_bytes();
+    if (value.size_bytes() <= most) continue;
+    faults.add(VerifyRule::ValueGrowth, name(), " has ", value.size_bytes(),
+               " bytes, at the maximum it has ", most);
+  }
+}
+
+void verify_sizes(const PlanParts& parts, Faults& faults) {
   const OwnerIndex weights(verify_weights(parts, faults));
   const OwnerIndex states(verify_states(parts, faults));
   for (const EntryParts& entry : parts.entries) {
@@ -275,10 +294,6 @@ void verify_value_sizes(const PlanParts& parts, Faults& faults) {
       verify_value(parts, entry, v, weights, states, faults);
     }
   }
-}
-
-void verify_sizes(const PlanParts& parts, Faults& faults) {
-  verify_value_sizes(parts, faults);
   if (!faults.empty()) return;
   verify_header_sizes(parts, faults);
 }

@@ -184,8 +184,7 @@ void verify_word_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
 
 void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(place.step.kernel());
-  const std::span<const std::byte> params =
-      parts.params.subspan(place.step.params_offset(), place.step.params_bytes());
+  const std::span<const std::byte> params = parts.params_of(place.step);
   if (kernel.counts() != nullptr) {
     for (const fb::ParamsCount* count : *kernel.counts())
       verify_count(parts, place, params, *count, faults);

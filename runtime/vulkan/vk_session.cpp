@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -60,6 +62,8 @@ Status VulkanSession::create(const std::shared_ptr<VulkanPlan>& plan, const Sess
   RLX_RETURN_IF_ERROR(made->allocate(options));
   for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
   RLX_RETURN_IF_ERROR(made->reset_states());
+  for (uint32_t entry = 0; entry < made->entry_count(); ++entry)
+    if (has_free_sizes(made->record(entry))) RLX_RETURN_IF_ERROR(made->make_spare(entry));
   session = std::move(made);
   return {};
 }
@@ -119,6 +123,7 @@ Status VulkanSession::allocate_io() {
 void VulkanSession::link(uint32_t program) {
   programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
   ProgramState& state = programs_[program];
+  state.is_new = true;
   state.linked.entry = &record(program);
   state.linked.places.resize(record(program).values()->size());
   for (uint32_t i = 0; i < state.linked.places.size(); ++i) {
@@ -158,9 +163,30 @@ void VulkanSession::move_io(uint32_t program, const IoSlot& slot) {
 
 Status VulkanSession::prepare_program(uint32_t program) {
   ProgramState& state = programs_[program];
+  if (state.commands == VK_NULL_HANDLE) std::swap(state.commands, spare_);
   if (state.commands == VK_NULL_HANDLE)
     RLX_RETURN_IF_ERROR(pool_.allocate(context_, state.commands));
-  const VkCommandBuffer commands = state.commands;
+  return record_program(program, state.commands);
+}
+
+Status VulkanSession::make_spare(uint32_t program) {
+  if (spare_ != VK_NULL_HANDLE) return {};
+  VkCommandBuffer made = VK_NULL_HANDLE;
+  RLX_RETURN_IF_ERROR(pool_.allocate(context_, made));
+  RLX_RETURN_IF_ERROR(record_program(program, made));
+  spare_ = made;
+  return {};
+}
+
+void VulkanSession::use_time_of_run(uint32_t program) {
+  // Runs at a kept binding allocate nothing.
+  if (!std::exchange(programs_[program].is_new, false)) return;
+  // Where it cannot be made, the next binding tries again and tells.
+  if (has_free_sizes(record(program))) static_cast<void>(make_spare(program));
+}
+
+Status VulkanSession::record_program(uint32_t program, VkCommandBuffer commands) {
+  const ProgramState& state = programs_[program];
   VkCommandBufferUsageFlags usage = 0;
   if (queue_depth() > 1) usage = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
   RLX_RETURN_IF_ERROR(begin_commands(context_, commands, usage));

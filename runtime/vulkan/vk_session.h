@@ -24,6 +24,7 @@ class VulkanSession final : public SessionBase {
   struct ProgramState {
     LinkedEntry linked;
     VkCommandBuffer commands = VK_NULL_HANDLE;
+    bool is_new = true;  // no run was waited for since it was linked
   };
 
   VulkanSession(const std::shared_ptr<VulkanPlan>& plan, const SessionOptions& options)
@@ -49,6 +50,7 @@ class VulkanSession final : public SessionBase {
                       std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
   Status prepare_program(uint32_t program) override;
+  void use_time_of_run(uint32_t program) override;
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
   Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
   [[nodiscard]] Status check_bindable(const fb::Entry& record, uint32_t value) const override;
@@ -62,6 +64,9 @@ class VulkanSession final : public SessionBase {
   Status write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) override;
   Status copy_state_bytes(ByteRange range, const SessionBase& from) override;
 
+  Status record_program(uint32_t program, VkCommandBuffer commands);
+  // Unless there is one.
+  Status make_spare(uint32_t program);
   void record_inputs(uint32_t program, VkCommandBuffer commands) const;
   void record_outputs(uint32_t program, VkCommandBuffer commands) const;
   // Begins, records by `body`, submits and waits; for everything that is not a run.
@@ -81,6 +86,9 @@ class VulkanSession final : public SessionBase {
   std::vector<OwnedFence> run_fences_;  // by slot
   OwnedFence once_fence_;
   VkCommandBuffer once_ = VK_NULL_HANDLE;
+  // For the next binding in a place of its own: it was recorded once, so it has its memory, for
+  // which a driver takes as long again as for recording.
+  VkCommandBuffer spare_ = VK_NULL_HANDLE;
   std::vector<ProgramState> programs_;
 };
 

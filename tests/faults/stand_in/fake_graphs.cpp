@@ -231,19 +231,8 @@ CUresult FakeCuda::cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode 
                                                   CUcontext) {
   return set_work(exec, node, kFillNode, fill_work(*params));
 }
-CUresult FakeCuda::cuGraphUpload(CUgraphExec exec, CUstream stream) {
-  const bool known =
-      fake_objects().is(exec, FakeKind::Exec) && fake_objects().is(stream, FakeKind::Stream);
-  if (!known) return kInvalidHandle;
-  const std::shared_ptr<bool> uploads = reinterpret_cast<FakeExec*>(exec)->uploads;
-  *uploads = true;
-  return put_work(stream, [uploads] { *uploads = false; });
-}
 CUresult FakeCuda::cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!fake_objects().is(exec, FakeKind::Exec)) return kInvalidHandle;
-  // Not even in the same stream: see EntryGraph::upload.
-  if (*reinterpret_cast<FakeExec*>(exec)->uploads)
-    misuse("a graph launched before its upload was waited for");
   return put_work(stream, [work = reinterpret_cast<FakeExec*>(exec)->work] {
     for (const FakeWork& one : work) one();
   });

@@ -64,8 +64,7 @@ struct FakeGraph {
 
 struct FakeExec {
   std::vector<FakeWork> work;
-  std::vector<CUgraphNode> nodes;                                 // whose work it is
-  std::shared_ptr<bool> uploads = std::make_shared<bool>(false);  // nobody has waited for its end
+  std::vector<CUgraphNode> nodes;  // whose work it is
 };
 
 struct FakeStream {
