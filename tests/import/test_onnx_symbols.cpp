@@ -220,4 +220,14 @@ TEST_CASE("a model that other dims would break is refused with the reason") {
   check_error(read_bad(model, kOpen), DiagCode::UnboundSymbol,
               "the model does not import with \"n\" = 5, \"m\" = 7");
 }
+
+TEST_CASE("what is wrong at every value of a symbol is no fault of the symbol") {
+  onnx::ModelProto model = model_with_input({"n"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "NoSuchOperator", {"x"}, {"y"});
+  graph.add_output()->set_name("y");
+  const Diagnostics refused = read_bad(model, kOpen);
+  CHECK(refused.all().size() == 1);
+  CHECK(refused.text().find("NoSuchOperator") != std::string::npos);
+}
 #endif

@@ -107,18 +107,28 @@ std::optional<SymbolRange> parse_range(const std::string& text) {
   return SymbolRange{.minimum = numbers[0], .maximum = numbers[1], .multiple_of = numbers[2]};
 }
 
-// The range in parts: cut at its largest value over FACTOR, at this over FACTOR, and so on.
+// The range in parts: cut at its largest value over FACTOR, at this over FACTOR, and so on. Large
+// cuts move up to where tiles of lines end, if one ends nearby: values just below it would have the
+// tiles of those above it.
 std::vector<SymbolRange> cut(SymbolRange range, int64_t factor_hundredths) {
   const auto first_multiple = [&range](int64_t value) {
     return round_up(value, range.multiple_of);
   };
   std::vector<SymbolRange> parts;
-  const auto below = [factor_hundredths](int64_t value) {
-    return value / factor_hundredths * 100 + value % factor_hundredths * 100 / factor_hundredths;
+  constexpr int64_t kTileLines = 16;
+  constexpr int64_t kLeastMoved = 64;
+  const auto below = [&](int64_t value) {
+    const int64_t at =
+        value / factor_hundredths * 100 + value % factor_hundredths * 100 / factor_hundredths;
+    const int64_t moved = round_up(at, kTileLines);
+    const bool is_near = moved - at <= (value - at) / 2;
+    return at >= kLeastMoved && is_near && range.multiple_of % kTileLines != 0 ? moved : at;
   };
   for (int64_t at = below(range.maximum); at > 0 && at >= first_multiple(range.minimum);
        at = below(at)) {
-    if (first_multiple(at + 1) > range.maximum) continue;
+    // The last part is to have several values (compiler/LIMITS.md).
+    const int64_t least = first_multiple(at + 1) + (parts.empty() ? range.multiple_of : 0);
+    if (least > range.maximum) continue;
     parts.push_back(
         {.minimum = at + 1, .maximum = range.maximum, .multiple_of = range.multiple_of});
     range.maximum = at;
@@ -331,7 +341,7 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
           "Value of a symbolic dimension, as batch=8, or the values that a run may give it, "
           "as seq=1:512, height=32:1024:32 (multiples of 32), seq=1:16,17:512 (a program for "
           "each range, chosen by value) or seq=1:512/2 (ranges cut at each half; /1.25 at each "
-          "1/1.25); may be repeated")
+          "1/1.25, from 64 on at multiples of 16); may be repeated")
       ->allow_extra_args(false);
   command
       .add_option("--input-shape", arguments.shapes,

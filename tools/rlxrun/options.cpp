@@ -12,15 +12,16 @@
 namespace rlx::tool {
 namespace {
 
-// Empty for 64 bits as a number, with a sign or without; what reads them next takes others as the
-// nearest.
-std::string check_seed(const std::string& text) {
+// Empty for 64 bits as a number, with a sign or without, which is left without one; what reads it
+// next takes other numbers as the nearest, and some versions refuse a sign.
+std::string check_seed(std::string& text) {
   const char* end = text.data() + text.size();
   uint64_t whole = 0;
   int64_t with_sign = 0;
   const bool is_whole = std::from_chars(text.data(), end, whole) == std::from_chars_result{end, {}};
   const bool is_signed =
       std::from_chars(text.data(), end, with_sign) == std::from_chars_result{end, {}};
+  if (is_signed) text = std::to_string(static_cast<uint64_t>(with_sign));
   if (is_whole || is_signed) return {};
   return "\"" + text + "\" is no number of 64 bits, wanted 0 to 18446744073709551615";
 }
@@ -112,7 +113,7 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--seed", options.seed,
                  "Seed of --seeded, of random numbers that the plan draws, or of tokens that "
                  "--temperature draws")
-      ->check(check_seed);
+      ->transform(CLI::Validator(check_seed, ""));
   app.add_option("--seeded-max", options.seeded_max,
                  "Seeded integers are at least 0 and below this")
       ->needs("--seeded")

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/fit_dims.h"
 #include "compiler/support/dim_expression.h"
@@ -229,6 +230,8 @@ class OpenImporter {
       first_errors = std::move(errors);
     }
     for (const Diagnostic& diagnostic : first_errors.all()) diagnostics_.add(diagnostic);
+    // Anything else is wrong at other values too.
+    if (!is_of_shapes(first_errors)) return first;
     for (OpenSymbol& symbol : symbols_) symbol.unit = kUnits.front();
     error("symbols cannot be kept: the model does not import with " +
           text_of_binding(first_binding()));
