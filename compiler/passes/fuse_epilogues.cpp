@@ -53,14 +53,16 @@ bool absorb_activation(const Graph& graph, const Node& node, const Node& product
                        const std::optional<OfferContext>& at, Epilogue& epilogue) {
   if (epilogue.activation != "none" || epilogue.residual || !activation_fits(node)) return false;
   const TensorType& y = graph.value(epilogue.result).type;
+  const TensorType& x = graph.value(*product.inputs[0]).type;
+  const TensorType& w = graph.value(*product.inputs[1]).type;
   const Dim n = y.shape.back();
-  const Dim k = graph.value(*product.inputs[0]).type.shape.back();
   const bool apart = at && n > 0 && decided_at_all_sizes([&] {
                        return library_wants_activation_apart(*at, {.m = element_count(y.shape) / n,
                                                                    .n = n,
-                                                                   .k = k,
-                                                                   .x = y.dtype,
-                                                                   .w = y.dtype,
+                                                                   .k = x.shape.back(),
+                                                                   .x = x.dtype,
+                                                                   .w = w.dtype,
+                                                                   .y = y.dtype,
                                                                    .activation = node.op});
                      });
   if (apart) return false;
@@ -97,8 +99,8 @@ bool is_plain_product(const Graph& graph, const Node& node) {
   const bool trans_a = flag != attributes.end() && std::get<bool>(flag->second);
   const TensorType& x = graph.value(*node.inputs[0]).type;
   const TensorType& w = graph.value(*node.inputs[1]).type;
-  return !trans_a && !attributes.contains("out_dtype") && x.shape.size() >= 2 &&
-         w.shape.size() == 2 && is_float(x.dtype) && is_float(w.dtype);
+  return !trans_a && x.shape.size() >= 2 && w.shape.size() == 2 && is_float(x.dtype) &&
+         is_float(w.dtype);
 }
 
 bool fuse_product(Graph& graph, NodeId id, const std::optional<OfferContext>& at) {
@@ -121,6 +123,9 @@ bool fuse_product(Graph& graph, NodeId id, const std::optional<OfferContext>& at
     if (found != product.attributes.end()) fused.attributes["trans_w"] = found->second;
   }
   if (epilogue.activation != "none") fused.attributes["activation"] = epilogue.activation;
+  const DType result = graph.value(epilogue.result).type.dtype;
+  if (result != graph.value(*product.inputs[0]).type.dtype)
+    fused.attributes["out_dtype"] = std::string(name_of(result));
   const NodeId last = epilogue.absorbed.back();
   graph.insert_node_before(last, std::move(fused));
   graph.remove_node(id);

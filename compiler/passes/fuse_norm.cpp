@@ -85,10 +85,11 @@ NormFusion fusion_of(const Graph& graph, const Fused& fused, ValueId normalised,
   return has_kernel ? NormFusion::Exact : NormFusion::None;
 }
 
-// True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
-// reads.
+// True for an rms_norm over the last dim with a plain gamma and no beta, in x's type, whose
+// statistics nobody reads.
 bool is_plain_norm(const Graph& graph, const Node& node) {
-  if (node.op != OpId::rms_norm || node.outputs.size() != 1 || graph.is_output(node.outputs[0]))
+  if (node.op != OpId::rms_norm || node.outputs.size() != 1 || graph.is_output(node.outputs[0]) ||
+      graph.value(node.outputs[0]).type.dtype != graph.value(*node.inputs[0]).type.dtype)
     return false;
   const Shape& shape = graph.value(*node.inputs[0]).type.shape;
   const int64_t axis = AttributeReader(*find_op(node.op), node.attributes).integer("axis");

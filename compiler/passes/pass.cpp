@@ -74,6 +74,8 @@ constexpr Pass kPasses[] = {
      PassStage::PerTarget, fuse_rope},
     {"round-attention", "halves beside caches of halves on matrix units, in precision mixed", 0,
      PassStage::PerTarget, round_attention},
+    {"round-norms", "norms whose results are rounded in the type that is read", 2,
+     PassStage::PerTarget, round_norms},
     {"pad-heads", "heads filled up to what matrix units take", 2, PassStage::PerTarget, pad_heads},
     {"pad-channels", "images of few channels filled up to what matrix units take", 2,
      PassStage::PerTarget, pad_channels},

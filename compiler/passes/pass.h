@@ -152,6 +152,8 @@ size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagno
 // Precision mixed: halves as queries and results of attention over caches of halves, where matrix
 // units then compute it.
 size_t round_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes a norm's result the halves that a cast makes of it, where nothing else reads it.
+size_t round_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls bias, activation and residual into matmul.
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.

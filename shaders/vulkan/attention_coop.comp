@@ -15,7 +15,7 @@
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none).
 // generated/attention_coop.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_ATTENDS(mask value), RLX_SCORE(s) of
 //   the product s, and RLX_EXPONENT > 0: a score's weight is 2^(RLX_EXPONENT * score).
-// Phases of a tile: keys and values to shared memory; products with the keys; scores of what is disallowed, in tiles where something
+// Phases of a tile: keys and values, on their way since the tile before, to shared memory; products with the keys; scores of what is disallowed, in tiles where something
 //   is; weights, from sums to left operands in the same registers; weights times values.
 // Fragments: the thread of a subgroup that holds an element of a matrix is the device's affair; outside matrices a thread has those that
 //   row_of and column_of name. RLX_KNOWN_FRAGMENTS 1: sums and left operands should lie so too, and a subgroup that finds them otherwise
@@ -46,6 +46,7 @@ RLX_PARAMS(AttentionParams);
 #define RLX_DV_PIECES (RLX_VALUE_BLOCKS * 2)
 #define RLX_KEY_LOADS (RLX_KEYS * RLX_D_PIECES / RLX_BLOCK_SIZE)  // pieces of a tile per thread
 #define RLX_VALUE_LOADS (RLX_KEYS * RLX_DV_PIECES / RLX_BLOCK_SIZE)
+#define RLX_QUERY_LOADS ((RLX_TILE_QUERIES * RLX_D_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
 #if RLX_KEY_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * RLX_D_PIECES || RLX_VALUE_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * RLX_DV_PIECES
 #error "tiles of keys and values are whole rounds of pieces"
 #endif
@@ -237,13 +238,17 @@ RLX_FN void stage_tile(rlx_uvec4 keys[RLX_KEY_LOADS], rlx_uvec4 values[RLX_VALUE
   }
 }
 
-// Queries of the group, and, with RLX_KNOWN_FRAGMENTS, the numbers of places, row * 16 + column, as a left operand and as sums.
+// Queries of the group, all of a thread's under way at a time, and, with RLX_KNOWN_FRAGMENTS, the numbers of places, row * 16 + column, as a left operand and as sums.
 RLX_FN void stage_first(RLX_INDEX q_base, int first_query) {
-  for (int i = int(rlx_local_index); i < RLX_TILE_QUERIES * RLX_D_PIECES; i += RLX_BLOCK_SIZE) {
-    const int row = i / RLX_D_PIECES;
-    const int piece = i % RLX_D_PIECES;
-    staged[row * RLX_KEY_PITCH + piece] =
-        in_head(load_piece(p.q, q_base, RLX_Q_S, first_query + row, RLX_SQ, piece, RLX_D / 8), piece, RLX_D / 8);
+  rlx_uvec4 pieces[RLX_QUERY_LOADS];
+  RLX_UNROLL for (int load = 0; load < RLX_QUERY_LOADS; ++load) {
+    const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
+    pieces[load] = load_piece(p.q, q_base, RLX_Q_S, first_query + i / RLX_D_PIECES, RLX_SQ, i % RLX_D_PIECES, RLX_D / 8);
+  }
+  RLX_UNROLL for (int load = 0; load < RLX_QUERY_LOADS; ++load) {
+    const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
+    if (RLX_TILE_QUERIES * RLX_D_PIECES % RLX_BLOCK_SIZE == 0 || i < RLX_TILE_QUERIES * RLX_D_PIECES)
+      staged[i / RLX_D_PIECES * RLX_KEY_PITCH + i % RLX_D_PIECES] = in_head(pieces[load], i % RLX_D_PIECES, RLX_D / 8);
   }
 #if RLX_KNOWN_FRAGMENTS
   for (int i = int(rlx_local_index); i < 64; i += RLX_BLOCK_SIZE) {
@@ -469,6 +474,10 @@ RLX_MAIN {
   const Bounds low = bounds_of(at, first_row);
   const Bounds high = bounds_of(at, min(first_row + RLX_SUBGROUP_ROWS, RLX_SQ) - 1);
 
+  // The first keys and values travel beside the queries.
+  rlx_uvec4 next_keys[RLX_KEY_LOADS];
+  rlx_uvec4 next_values[RLX_VALUE_LOADS];
+  load_tile(k_base, v_base, begin, end, next_keys, next_values);
   stage_first(q_base, first_query);
   rlx_barrier();
 #if RLX_KNOWN_FRAGMENTS
@@ -495,9 +504,6 @@ RLX_MAIN {
     RLX_UNROLL for (int j = 0; j < RLX_VALUE_BLOCKS; ++j) sums[i][j] = rlx_sum_matrix(0.0);
   }
 
-  rlx_uvec4 next_keys[RLX_KEY_LOADS];
-  rlx_uvec4 next_values[RLX_VALUE_LOADS];
-  load_tile(k_base, v_base, begin, end, next_keys, next_values);
   int stage = 0;
 #if RLX_STAGES == 2
   rlx_barrier();
@@ -510,8 +516,8 @@ RLX_MAIN {
 #endif
     stage_tile(next_keys, next_values, stage);
     rlx_barrier();
-    load_tile(k_base, v_base, tile + RLX_KEYS, end, next_keys, next_values);
-    // The branch also keeps these loads in front of the products.
+    if (tile + RLX_KEYS < end) load_tile(k_base, v_base, tile + RLX_KEYS, end, next_keys, next_values);
+    // This branch keeps those loads in front of the products.
     if (first_row >= RLX_SQ || tile > high.last || tile + RLX_KEYS <= low.first) continue;
 
     // Products.

@@ -9,10 +9,10 @@
 //   slices of 256 depths.
 // Specializations: the above; RLX_M (at most 8), RLX_N, RLX_K; lib/blocks.inc; epilogue of lib/weighted_epilogue.inc. RLX_NORM 1: RLX_X storage
 //   type of x, RLX_EPS, RLX_GAMMA, RLX_GAMMA_OFFSET, RLX_GAMMA_VECTOR as in dequant_matvec.
-// Phases: a subgroup holds x of a slice as right operands. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
-//   tile before is multiplied, from there to the subgroup's own part of shared memory, and as codes to left operands (lib/near_blocks.inc). Sums of
+// Phases: a subgroup holds x of a slice as right operands, of which each thread loads its own elements. The tiles' bytes of that slice come as they are, in pieces of 16, to registers while the
+//   tile before is multiplied (two tiles ahead took 8 % longer: fewer threads hold more), from there to the subgroup's own part of shared memory, and as codes to left operands (lib/near_blocks.inc). Sums of
 //   a tile stay in registers until all slices are done; then the subgroups' sums are added where results are made.
-// Fragments: elements of left operands and sums lie as shaders/README.md says; a group that finds them otherwise makes its results by decoded_sum.
+// Fragments: elements of operands and sums lie as shaders/README.md says; a group that finds them otherwise makes its results by decoded_sum.
 // Numerics: rows behind a norm are rounded to f16 before its factor. Products are exact (lib/near_blocks.inc); the sum of what shares a scale is
 //   the matrix unit's, less zero * (sum of x); these are added in f32 in an order that does not depend on RLX_M. Where a result is not finite, it is
 //   computed again from decoded weights: 0 * infinity is none of w * x, whose w is not 0.
@@ -54,12 +54,9 @@ RLX_PARAMS(WeightedMatmulParams);
 #endif
 #define RLX_PITCH (RLX_PIECES | 1)  // odd, so that eight lines lie in banks of their own
 #define RLX_LOADS ((RLX_PIECES + 3) / 4)
-// x passes through the same place, 64 depths of 8 rows at a time.
-#define RLX_X_PITCH 9
-#if RLX_LINES * RLX_PITCH > 8 * RLX_X_PITCH
 #define RLX_WARP_PIECES (RLX_LINES * RLX_PITCH)
-#else
-#define RLX_WARP_PIECES (8 * RLX_X_PITCH)
+#if RLX_WARP_PIECES < 64
+#error "a place holds the numbers by which fragments are known"
 #endif
 // Shared memory: a place of each subgroup, and a piece that a word's neighbour may lie in; at first the numbers by which fragments are known, in
 // the end sums [RLX_WARPS][RLX_TILES][32] of four floats.
@@ -144,11 +141,13 @@ RLX_FN bool holds_nan(rlx_u32 m) {
 
 // ---- fragments ----
 
-// Of the element `e` that thread `lane` of a subgroup holds: row * 16 + column of a left operand, row * 8 + column of sums.
+// Of the element `e` that thread `lane` of a subgroup holds: row * 16 + column of a left operand, column * 16 + row of a right one,
+// row * 8 + column of sums.
 RLX_FN rlx_u32 left_place(rlx_u32 lane, rlx_u32 e) { return (lane / 4u + e / 4u * 8u) * 16u + lane % 4u * 2u + e % 2u + e / 2u % 2u * 8u; }
+RLX_FN rlx_u32 right_place(rlx_u32 lane, rlx_u32 e) { return lane / 4u * 16u + lane % 4u * 2u + e % 2u + e / 2u * 8u; }
 RLX_FN rlx_u32 sum_place(rlx_u32 lane, rlx_u32 e) { return (lane / 4u + e / 2u * 8u) * 8u + lane % 4u * 2u + e % 2u; }
 
-// Whether they lie so: the numbers of places pass through the subgroup's place as a left operand and as sums.
+// Whether they lie so: the numbers of places pass through the subgroup's place as operands and as sums.
 RLX_FN bool fragments_are_known(rlx_u32 place, rlx_u32 lane) {
   const float n = float(8u * lane);
   put_piece(place + lane, rlx_uvec4(rlx_pack_f16x2(n, n + 1.0f), rlx_pack_f16x2(n + 2.0f, n + 3.0f), rlx_pack_f16x2(n + 4.0f, n + 5.0f),
@@ -157,12 +156,15 @@ RLX_FN bool fragments_are_known(rlx_u32 place, rlx_u32 lane) {
   put_piece(place + 32u + lane, floatBitsToUint(rlx_vec4(m, m + 1.0f, m + 2.0f, m + 3.0f)));
   rlx_subgroup_barrier();
   rlx_left_matrix left;
+  rlx_narrow_right right;
   rlx_narrow_sum sum;
   coopMatLoadNV(left, staged, place * 4u, 8, false);
+  coopMatLoadNV(right, staged, place * 4u, 8, true);
   coopMatLoadNV(sum, staged, (place + 32u) * 4u, 8, false);
   rlx_subgroup_barrier();
   rlx_u32 other = 0u;
   RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) other |= rlx_value_f16(left[e]) == float(left_place(lane, e)) ? 0u : 1u;
+  RLX_UNROLL for (rlx_u32 e = 0u; e < 4u; ++e) other |= rlx_value_f16(right[e]) == float(right_place(lane, e)) ? 0u : 1u;
   RLX_UNROLL for (rlx_u32 e = 0u; e < 4u; ++e) other |= sum[e] == float(sum_place(lane, e)) ? 0u : 1u;
   return subgroupOr(other) == 0u;
 }
@@ -233,20 +235,10 @@ RLX_FN Factors factors_of(rlx_u32 at, rlx_u32 other_at, rlx_u32 slice, rlx_u32 l
 
 // ---- x ----
 
-// Sixteen neighbours as a right operand has them: the even ones, then the odd ones.
-RLX_FN rlx_u32 low_halves(rlx_u32 first, rlx_u32 second) { return (first & 0xFFFFu) | (second << 16); }
-RLX_FN rlx_u32 high_halves(rlx_u32 first, rlx_u32 second) { return (first >> 16) | (second & 0xFFFF0000u); }
-RLX_FN rlx_uvec4 even_elements(rlx_uvec4 first, rlx_uvec4 second) {
-  return rlx_uvec4(low_halves(first.x, first.y), low_halves(first.z, first.w), low_halves(second.x, second.y), low_halves(second.z, second.w));
-}
-RLX_FN rlx_uvec4 odd_elements(rlx_uvec4 first, rlx_uvec4 second) {
-  return rlx_uvec4(high_halves(first.x, first.y), high_halves(first.z, first.w), high_halves(second.x, second.y),
-                   high_halves(second.z, second.w));
-}
-
-// Pieces of eight halves of a row: the thread's 16 depths of every 64 of a slice. What they stand for are the halves times `unit`.
+// The thread's elements of a row: depths 4t .. 4t + 3 of every 16 for thread t of the four that have it, as it has a line's codes. What they
+// stand for are the halves times `unit`.
 struct HeldRow {
-  rlx_uvec4 pieces[8];
+  rlx_uvec2 words[RLX_UNITS];
   float squares;  // of a norm, their own
   float unit;
 };
@@ -255,26 +247,30 @@ RLX_FN HeldRow hold_row(rlx_u32 m, rlx_u32 slice, rlx_u32 lane) {
   held.squares = 0.0f;
   held.unit = 1.0f;
 #if RLX_NORM
-  float x[8][8];
+  rlx_vec4 x[RLX_UNITS];
   float highest = 0.0f;
-#endif
-  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
-    const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + i / 2u * 64u + lane % 4u * 16u + i % 2u * 8u;
+  RLX_UNROLL for (rlx_u32 u = 0u; u < rlx_u32(RLX_UNITS); ++u) {
+    const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + u * 16u + lane % 4u * 4u;
     const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
-#if RLX_NORM
-    float more = 0.0f;
-    load_operand(m, inside ? k : 0u, x[i], more);
-    held.squares += inside ? more : 0.0f;
-    RLX_UNROLL for (int e = 0; e < 8; ++e) {
-      x[i][e] = inside ? x[i][e] : 0.0f;
-      highest = max(highest, abs(x[i][e]));
-    }
-#else
-    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;
-    held.pieces[i] = rlx_operand16(p.x, rlx_i64(m * rlx_u32(RLX_K) + (inside ? k : 0u)) * 2) & rlx_uvec4(kept);
-#endif
+    x[u] = RLX_CAT(rlx_operand4_, RLX_X)(p.x, rlx_i64(m * rlx_u32(RLX_K) + (inside ? k : 0u)));
   }
-#if RLX_NORM
+  RLX_UNROLL for (rlx_u32 u = 0u; u < rlx_u32(RLX_UNITS); ++u) {
+    const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + u * 16u + lane % 4u * 4u;
+    const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
+    held.squares += inside ? dot(x[u], x[u]) : 0.0f;
+#ifdef RLX_GAMMA
+#if RLX_GAMMA_VECTOR == 8
+    const rlx_vec4 factors = RLX_CAT(rlx_operand4_, RLX_GAMMA)(p.gamma, rlx_i64(inside ? k : 0u));
+#else
+    rlx_vec4 factors;
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 4u; ++e) factors[e] = RLX_ELEMENT(RLX_GAMMA, p.gamma, rlx_i64((inside ? k : 0u) + e));
+#endif
+    x[u] *= factors + RLX_GAMMA_OFFSET;
+#endif
+    x[u] = inside ? x[u] : rlx_vec4(0.0f);
+    const rlx_vec4 size = abs(x[u]);
+    highest = max(highest, max(max(size.x, size.y), max(size.z, size.w)));
+  }
   // The four threads of a row share a power of two that brings its largest element to 1 .. 2.
   held.squares += subgroupShuffleXor(held.squares, 1u);
   held.squares += subgroupShuffleXor(held.squares, 2u);
@@ -283,9 +279,24 @@ RLX_FN HeldRow hold_row(rlx_u32 m, rlx_u32 slice, rlx_u32 lane) {
   const rlx_u32 exponent = rlx_bits(highest) & 0x7F800000u;
   const float factor = exponent == 0u ? 1.0f : rlx_from_bits(0x7F000000u - exponent);
   held.unit = exponent == 0u ? 1.0f : rlx_from_bits(exponent);
-  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
-    held.pieces[i] = rlx_uvec4(rlx_pack_f16x2(x[i][0] * factor, x[i][1] * factor), rlx_pack_f16x2(x[i][2] * factor, x[i][3] * factor),
-                               rlx_pack_f16x2(x[i][4] * factor, x[i][5] * factor), rlx_pack_f16x2(x[i][6] * factor, x[i][7] * factor));
+  RLX_UNROLL for (rlx_u32 u = 0u; u < rlx_u32(RLX_UNITS); ++u) {
+    const rlx_vec4 scaled = x[u] * factor;
+    held.words[u] = rlx_uvec2(rlx_pack_f16x2(scaled.x, scaled.y), rlx_pack_f16x2(scaled.z, scaled.w));
+  }
+#else
+  // In pieces of eight, of which half is the neighbour's: threads 0 and 2 load those of even sixteens, 1 and 3 of odd ones.
+  const bool is_odd = lane % 2u == 1u;
+  rlx_uvec4 pieces[RLX_UNITS / 2];
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_UNITS / 2); ++i) {
+    const rlx_u32 k = slice * rlx_u32(RLX_SLICE) + (2u * i + lane % 2u) * 16u + lane % 4u / 2u * 8u;
+    const bool inside = RLX_K % RLX_SLICE == 0 || k < rlx_u32(RLX_K);
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;
+    pieces[i] = rlx_operand16(p.x, rlx_i64(m * rlx_u32(RLX_K) + (inside ? k : 0u)) * 2) & rlx_uvec4(kept);
+  }
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_UNITS / 2); ++i) {
+    const rlx_uvec2 other = subgroupShuffleXor(is_odd ? pieces[i].xy : pieces[i].zw, 1u);
+    held.words[2u * i] = is_odd ? other : pieces[i].xy;
+    held.words[2u * i + 1u] = is_odd ? pieces[i].zw : other;
   }
 #endif
   return held;
@@ -303,9 +314,6 @@ RLX_FN float factor_of_row(rlx_u32 m) {
 #endif
   return norm_factor(squares);
 }
-
-// Loops with branches are not unrolled, and an index that is not known when the code is compiled moves matrices from registers to memory.
-#define RLX_EACH_4(X, a) X(a, 0) X(a, 1) X(a, 2) X(a, 3)
 
 // Codes of unit `u` of both lines, in words, as a left operand times x.
 #define RLX_MULTIPLY_UNIT(u, word, other_word)                                                     \
@@ -389,6 +397,7 @@ RLX_FN float factor_of_row(rlx_u32 m) {
     RLX_END_GROUP(2 * j + 1)                                                                 \
   }
 #endif
+// Loops with branches are not unrolled, and an index that is not known when the code is compiled moves matrices from registers to memory.
 #define RLX_EACH_PAIR(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 // The sum of row m and a line of the group.
@@ -439,7 +448,7 @@ RLX_MAIN {
   units[1] = 1.0f;
 #endif
   RLX_LOOP for (rlx_u32 slice = share; slice < rlx_u32(RLX_SLICES); slice += rlx_u32(RLX_SHARES)) {
-    const rlx_u32 next_slice = slice + rlx_u32(RLX_SHARES) < rlx_u32(RLX_SLICES) ? slice + rlx_u32(RLX_SHARES) : slice;
+    const rlx_u32 next_slice = slice + rlx_u32(RLX_SHARES);
     // Rows behind the last repeat it.
     const HeldRow held = hold_row(min(lane / 4u, rlx_u32(RLX_M - 1)), slice, lane);
 #if RLX_NORM
@@ -451,17 +460,15 @@ RLX_MAIN {
     }
 #endif
     rlx_narrow_right x[RLX_UNITS];
-#define RLX_HOLD_UNIT(round, u) coopMatLoadNV(x[round * 4 + u], staged, (place + u * 2u) * 4u, RLX_X_PITCH * 4, true);
-#define RLX_HOLD_ROUND(round)                                                                      \
-    put_piece(place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u, even_elements(held.pieces[round * 2], held.pieces[round * 2 + 1]));     \
-    put_piece(place + lane / 4u * rlx_u32(RLX_X_PITCH) + lane % 4u * 2u + 1u, odd_elements(held.pieces[round * 2], held.pieces[round * 2 + 1])); \
-    rlx_subgroup_barrier();                                                                        \
-    RLX_EACH_4(RLX_HOLD_UNIT, round)                                                               \
-    rlx_subgroup_barrier();
-    RLX_HOLD_ROUND(0)
-    RLX_HOLD_ROUND(1)
-    RLX_HOLD_ROUND(2)
-    RLX_HOLD_ROUND(3)
+    // A word of codes has two neighbours of a row of the matrix in its even bytes, and two more in its odd ones.
+    RLX_UNROLL for (rlx_u32 u = 0u; u < rlx_u32(RLX_UNITS); ++u) {
+      const f16vec2 first = unpackFloat2x16(held.words[u].x);
+      const f16vec2 second = unpackFloat2x16(held.words[u].y);
+      x[u][0] = first.x;
+      x[u][1] = second.x;
+      x[u][2] = first.y;
+      x[u][3] = second.y;
+    }
 #if RLX_NEEDS_X_SUMS
     // Of the elements that share a scale, of rows lane % 4 * 2 and the one behind it; times -zero in units of codes, where there is one.
     float x_sums[2 * RLX_NEAR_GROUPS];
@@ -482,7 +489,8 @@ RLX_MAIN {
       rlx_subgroup_barrier();
       const rlx_u32 line = first_line + tile * rlx_u32(RLX_LINES);
       const bool is_last = tile + 1u == rlx_u32(RLX_TILES);
-      load_tile(from, is_last ? first_line : line + rlx_u32(RLX_LINES), is_last ? next_slice : slice, lane, next);
+      if (!is_last || next_slice < rlx_u32(RLX_SLICES))
+        load_tile(from, is_last ? first_line : line + rlx_u32(RLX_LINES), is_last ? next_slice : slice, lane, next);
       // A block of its own, so that drivers leave those loads before it.
       if (line < rlx_u32(RLX_N)) {
         const rlx_u32 at = staged_slice(from, place, line, slice, lane, 0u);

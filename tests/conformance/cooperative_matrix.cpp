@@ -152,6 +152,13 @@ void add_epilogues(std::vector<Case>& cases) {
                                 halves({size.n}).param(), halves({size.m, size.n})},
                      .attributes = R"({"activation": "relu"})",
                      .tolerance = Tolerance::Sum});
+    cases.push_back(
+        {.name = "coop x w + bias, and a residual, in f32 " + text_of(size),
+         .op = "fused_matmul_bias_act",
+         .inputs = {halves({size.m, size.k}), halves({size.k, size.n}).param(),
+                    tensor(DType::f32, {size.n}).param(), tensor(DType::f32, {size.m, size.n})},
+         .attributes = R"({"out_dtype": "f32"})",
+         .tolerance = Tolerance::Sum});
   }
 }
 

@@ -343,6 +343,36 @@ void add_largest_tiles(std::vector<Case>& cases) {
   add(DType::bf16, "silu", false);
 }
 
+// Halves whose product, and what is added to it, is f32, by every kernel that takes them; and the
+// other way round.
+void add_wider_results(std::vector<Case>& cases) {
+  const auto add = [&](DType dtype, DType result, const Shape& x, const Shape& w,
+                       const std::string& activation, bool residual) {
+    Case test = fused("epilogue in " + std::string(name_of(result)) + " of " +
+                          std::string(name_of(dtype)) + ", " + text_of(x) + " by " + text_of(w),
+                      x, w, {tensor(result, {w.front()})},
+                      R"({"trans_w": true, "activation": ")" + activation + R"(", "out_dtype": ")" +
+                          std::string(name_of(result)) + "\"}",
+                      dtype);
+    if (residual) {
+      Shape y = x;
+      y.back() = w.front();
+      test.inputs.push_back(tensor(result, y));
+    }
+    cases.push_back(test);
+  };
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    add(dtype, DType::f32, {1, 72}, {24, 72}, "none", false);
+    add(dtype, DType::f32, {7, 64}, {48, 64}, "gelu", true);
+    add(dtype, DType::f32, {130, 136}, {200, 136}, "none", false);
+    add(dtype, DType::f32, {270, 136}, {330, 136}, "gelu_tanh", true);
+    add(dtype, DType::f32, {270, 136}, {330, 136}, "none", true);
+    add(dtype, DType::f32, {3, 9, 20}, {13, 20}, "relu", true);
+  }
+  add(DType::f32, DType::f16, {33, 40}, {52, 40}, "silu", true);
+  add(DType::f32, DType::bf16, {1, 40}, {52, 40}, "none", false);
+}
+
 void add_activations(std::vector<Case>& cases) {
   constexpr std::array kActivations = {
       "neg",      "abs",      "sign",         "square",     "exp",        "exp2",
@@ -459,6 +489,7 @@ std::vector<Case> matmul_cases() {
   add_batches(cases);
   add_edges(cases);
   add_largest_tiles(cases);
+  add_wider_results(cases);
   add_activations(cases);
   add_fused(cases);
   add_complex(cases);

@@ -92,6 +92,17 @@ void add_layouts(std::vector<Case>& cases, const std::string& op) {
   cases.push_back(norm_case("row of one", op, {tensor(f32, {5, 1})}));
   cases.push_back(norm_case("T19 empty", op, {tensor(f32, {0, 7})}));
   cases.push_back(norm_case("T19 empty rows", op, {tensor(f32, {7, 0})}));
+  const auto add_typed = [&](DType from, const std::string& to, const Shape& x) {
+    cases.push_back(norm_case(to + " of " + std::string(name_of(from)), op,
+                              {tensor(from, x), tensor(f32, {x.back()}).param()},
+                              R"({"out_dtype": ")" + to + "\"}", op == "layer_norm" ? 3 : 2));
+  };
+  for (const Shape& x : {Shape{3, 37}, Shape{130, 384}, Shape{3, 2048}, Shape{2, 20000}}) {
+    add_typed(f32, "f16", x);
+    add_typed(f32, "bf16", x);
+    add_typed(DType::f16, "f32", x);
+  }
+  add_typed(DType::bf16, "f16", {9, 96});
   cases.push_back(norm_case("large eps", op, {tensor(f32, {3, 37})}, R"({"eps": 2.5})"));
   cases.push_back(norm_case("eps 1e-12", op, {tensor(f32, {3, 384})}, R"({"eps": 1e-12})"));
 }

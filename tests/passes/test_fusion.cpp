@@ -120,6 +120,66 @@ TEST_CASE("transposed weights stay transposed; transposed activations are not fu
   CHECK(apply_keeping_values(fuse_epilogues, rows) == 0);
 }
 
+TEST_CASE("a product takes an epilogue in the type of its result") {
+  const auto with = [](const std::string& types, const std::string& rest) {
+    return module_of(
+        R"("inputs": [{"name": "x", "dtype": "f16", "shape": [2, 3]}, {"name": "w", "dtype": "f16", "shape": [3, 4]},
+      {"name": "b", "dtype": "f32", "shape": [4]}, {"name": "h", "dtype": "f16", "shape": [4]},
+      {"name": "r", "dtype": "f32", "shape": [2, 4]}],
+      "nodes": [{"op": "matmul", "inputs": ["x", "w"], "outputs": ["p"], "attributes": {"out_dtype": ")" +
+        types + R"("}}, )" + rest);
+  };
+  Module wider = with("f32", R"({"op": "add", "inputs": ["p", "b"], "outputs": ["s"]},
+    {"op": "relu", "inputs": ["s"], "outputs": ["a"]},
+    {"op": "add", "inputs": ["a", "r"], "outputs": ["y"]}], "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, wider) == 1);
+  CHECK(node_lines(wider) == Lines{"fused_matmul_bias_act(x, w, b, r)"});
+  CHECK(only_node(wider, "fused_matmul_bias_act").attributes.at("out_dtype") ==
+        AttributeValue(std::string("f32")));
+  Module same = with("f16", R"({"op": "add", "inputs": ["h", "p"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, same) == 1);
+  CHECK(!only_node(same, "fused_matmul_bias_act").attributes.contains("out_dtype"));
+  // What is added behind a cast is of another type than the product.
+  Module cast =
+      with("f16", R"({"op": "cast", "inputs": ["p"], "outputs": ["c"], "attributes": {"to": "f32"}},
+    {"op": "add", "inputs": ["c", "b"], "outputs": ["y"]}], "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, cast) == 0);
+  // Nor does a product that an output holds join what is added to it.
+  Module output = with("f32", R"({"op": "add", "inputs": ["p", "b"], "outputs": ["y"]}],
+    "outputs": ["p", "y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, output) == 0);
+}
+
+TEST_CASE("a norm rounds its result to the halves that a cast makes of it") {
+  const auto with = [](const std::string& op, const std::string& x, const std::string& rest) {
+    return module_of(
+        R"("inputs": [{"name": "x", "dtype": ")" + x +
+        R"(", "shape": [3, 8]}, {"name": "g", "dtype": "f32", "shape": [8]}],
+      "nodes": [{"op": ")" +
+        op + R"(", "inputs": ["x", "g"], "outputs": ["n"], "attributes": {"eps": 1e-6}}, )" + rest);
+  };
+  const std::string cast =
+      R"({"op": "cast", "inputs": ["n"], "outputs": ["h"], "attributes": {"to": "f16"}})";
+  for (const char* op : {"rms_norm", "layer_norm"}) {
+    Module module = with(op, "f32", cast + R"(], "outputs": ["h"])");
+    CHECK(apply_keeping_values(round_norms, module, 1e-3) == 1);
+    CHECK(node_lines(module) == Lines{std::string(op) + "(x, g)"});
+    CHECK(only_node(module, op).attributes.at("out_dtype") == AttributeValue(std::string("f16")));
+  }
+  // The norm itself is read or asked for; a cast of halves rounds what was rounded before; f64.
+  for (const std::string& rest :
+       {cast + R"(], "outputs": ["n", "h"])",
+        cast + R"(, {"op": "exp", "inputs": ["n"], "outputs": ["e"]}], "outputs": ["h", "e"])"}) {
+    Module module = with("rms_norm", "f32", rest);
+    CHECK(apply_keeping_values(round_norms, module) == 0);
+  }
+  for (const char* x : {"bf16", "f64"}) {
+    Module module = with("rms_norm", x, cast + R"(], "outputs": ["h"])");
+    CHECK(apply_keeping_values(round_norms, module) == 0);
+  }
+}
+
 TEST_CASE("a conv takes an activation, with its parameter") {
   const auto with = [](const std::string& attributes) {
     return module_of(

@@ -166,8 +166,8 @@ bool check_added(InferContext& ctx, size_t input, const char* name, const Shape&
 
 bool infer_fused(InferContext& ctx) {
   bool good = read_activation(ctx, true).has_value();
-  const std::optional<DType> dtype = product_dtype(ctx);
-  if (dtype == DType::i32 || dtype == DType::c64) {
+  const std::optional<DType> natural = product_dtype(ctx);
+  if (natural == DType::i32 || natural == DType::c64) {
     good = ctx.fail(DiagCode::BadDtype,
                     "x is " + dtype_text(ctx.dtype(0)) + "; wanted a float dtype", "use matmul");
   }
@@ -186,7 +186,9 @@ bool infer_fused(InferContext& ctx) {
   const Shape y = split.shapes.output();
   good = check_added(ctx, 2, "bias", y) && good;
   good = check_added(ctx, 3, "residual", y) && good;
-  if (!good || !dtype) return false;
+  if (!good || !natural) return false;
+  const std::optional<DType> dtype = output_dtype(ctx, *natural);
+  if (!dtype) return false;
   ctx.set_output(0, {*dtype, y});
   return true;
 }
@@ -496,6 +498,7 @@ constexpr std::array kFusedAttrs = {
     AttrSpec{.name = "beta", .type = AttrType::Float},
     AttrSpec{.name = "min", .type = AttrType::Float},
     AttrSpec{.name = "max", .type = AttrType::Float},
+    AttrSpec{.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 constexpr std::array<uint32_t, 2> kFusedOptional = {2, 3};
 
@@ -566,7 +569,7 @@ constexpr std::array kMatmulOps = {
           .place_refusal = product_place_refusal},
     OpDef{.name = "fused_matmul_bias_act",
           .signature = "fused_matmul_bias_act(x, w, [bias], [residual]; trans_w=false, "
-                       "activation=\"none\", alpha, beta, min, max) -> y",
+                       "activation=\"none\", alpha, beta, min, max, out_dtype) -> y",
           .inputs = {2, 4},
           .outputs = {1, 1},
           .attrs = kFusedAttrs,

@@ -309,8 +309,7 @@ bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
 }
 
 bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& types) {
-  const std::string& activation = types.activation;
-  if (activation == "relu" || activation == "gelu_tanh") return false;  // epilogues of the library
+  if (epilogue_of(product_of_types(types).product)) return false;
   ProductTypes plain = types;
   plain.activation.clear();
   const FusedProduct alone = product_of_types(plain);

@@ -107,17 +107,18 @@ std::span<const ProductOffer> own_product_offers() {
 }
 
 FusedProduct product_of_types(const ProductTypes& types) {
-  FusedProduct fused{.product = {.batch = {},
-                                 .m = types.m,
-                                 .n = types.n,
-                                 .k = types.k,
-                                 .a = rows_of(types.x, types.m, types.k),
-                                 .b = rows_of(types.w, types.n, types.k),
-                                 .bias = {},
-                                 .residual = {},
-                                 .y = dense_ref({}, {types.x, {types.m, types.n}}),
-                                 .activation = {.op = types.activation},
-                                 .note = {}}};
+  FusedProduct fused{
+      .product = {.batch = {},
+                  .m = types.m,
+                  .n = types.n,
+                  .k = types.k,
+                  .a = rows_of(types.x, types.m, types.k),
+                  .b = rows_of(types.w, types.n, types.k),
+                  .bias = {},
+                  .residual = {},
+                  .y = dense_ref({}, {types.y.value_or(types.x), {types.m, types.n}}),
+                  .activation = {.op = types.activation},
+                  .note = {}}};
   if (types.normed) fused.norm = NormPrologue{};
   if (types.gated) fused.second = rows_of(types.w, types.n, types.k);
   return fused;

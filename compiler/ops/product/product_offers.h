@@ -27,6 +27,7 @@ struct ProductTypes {
   Dim k = 0;
   DType x = DType::f32;
   DType w = DType::f32;
+  std::optional<DType> y = {};  // x's, unless given
   std::string activation = {};
   bool normed = false;
   bool gated = false;

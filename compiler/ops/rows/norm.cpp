@@ -20,6 +20,19 @@ bool is_layer_norm(const NodeContext& ctx) {
   return ctx.node().op == "layer_norm";
 }
 
+// x's type, or out_dtype; nullopt after a diagnostic.
+std::optional<DType> result_dtype(InferContext& ctx) {
+  const DType x = ctx.dtype(0);
+  if (!ctx.attrs().has("out_dtype")) return x;
+  const DType wanted = ctx.attrs().dtype("out_dtype");
+  if (wanted == x || (is_short_float(x) && is_short_float(wanted))) return wanted;
+  ctx.fail(DiagCode::BadAttribute,
+           "out_dtype is " + std::string(name_of(wanted)) + " beside x of " +
+               std::string(name_of(x)) + ", wanted " +
+               (is_short_float(x) ? "f32, f16 or bf16" : std::string(name_of(x))));
+  return std::nullopt;
+}
+
 bool infer_norm(InferContext& ctx) {
   if (!check_float_input(ctx, 0, "x")) return false;
   const Shape& shape = ctx.shape(0);
@@ -27,7 +40,9 @@ bool infer_norm(InferContext& ctx) {
   if (!axis) return false;
   if (ctx.has_input(1) && !check_broadcasts(ctx, 1, "gamma", shape)) return false;
   if (ctx.has_input(2) && !check_broadcasts(ctx, 2, "beta", shape)) return false;
-  ctx.set_output(0, ctx.input(0));
+  const std::optional<DType> dtype = result_dtype(ctx);
+  if (!dtype) return false;
+  ctx.set_output(0, {.dtype = *dtype, .shape = shape});
   Shape statistics = shape;
   std::fill(statistics.begin() + *axis, statistics.end(), 1);
   for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
@@ -156,7 +171,7 @@ uint32_t piece_width(const OfferContext& at, const NormOperands& operands) {
     return std::min(vector_width(at, operands.x, operands.loops, 0, width),
                     vector_width(at, operands.y, operands.loops, 1, width));
   };
-  const bool half = element_bytes(operands.x.dtype()) == 2;
+  const bool half = is_half(operands.x.dtype()) && is_half(operands.y.dtype());
   return std::max(half ? both(8) : 1, both(4));
 }
 
@@ -207,7 +222,9 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
   const Grid grid = split_grid(plan.groups(rows));
-  const uint32_t alignment = width > 1 ? width * element_bytes(x.dtype()) : 0;
+  const auto alignment = [width](const TensorRef& ref) {
+    return width > 1 ? width * element_bytes(ref.dtype()) : 0;
+  };
   auto dispatch = ctx.dispatch<KernelId::norm>();
   dispatch.workgroup({plan.threads(), 1, 1})
       .define("RLX_LANES", plan.lanes)
@@ -217,6 +234,7 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
       .define("RLX_COLS", integer_text(cols))
       .define("RLX_CENTER", is_layer_norm(ctx) ? 1 : 0)
       .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
       .define("RLX_GAMMA", dtype_or(operands.gamma, x))
       .define("RLX_BETA", dtype_or(operands.beta, x))
       .define("RLX_HAS_GAMMA", operands.gamma ? 1 : 0)
@@ -234,7 +252,7 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes, rows * cols * 8)
       .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
   if (cols > 0) {
-    dispatch.read(&NormParams::x, x, alignment);
+    dispatch.read(&NormParams::x, x, alignment(x));
     const auto bytes = [width](const TensorRef& affine, int64_t vector) {
       return vector == 1 ? 0 : std::min<uint32_t>(16, width * element_bytes(affine.dtype()));
     };
@@ -244,14 +262,15 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
     if (operands.beta) {
       dispatch.read(&NormParams::beta, *operands.beta, bytes(*operands.beta, beta_vector));
     }
-    dispatch.write(&NormParams::y, y, alignment);
+    dispatch.write(&NormParams::y, y, alignment(y));
   }
   if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
   if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
   // Another row's gamma or beta may lie where this one's result would go.
   const bool is_alone = !(operands.gamma && operands.gamma->buffer == x.buffer) &&
                         !(operands.beta && operands.beta->buffer == x.buffer);
-  if (!has_mean && !has_inv_std && x.strides == y.strides && is_alone) dispatch.allow_in_place(x);
+  const bool is_alike = x.strides == y.strides && x.dtype() == y.dtype();
+  if (!has_mean && !has_inv_std && is_alike && is_alone) dispatch.allow_in_place(x);
   return true;
 }
 
@@ -405,6 +424,7 @@ constexpr AttrSpec kNormAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
     {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
     {.name = "gamma_offset", .type = AttrType::Float, .default_text = "0"},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 
 // gamma is one vector for all rows, without what layer_norm_backward does not know.
@@ -418,11 +438,19 @@ bool has_plain_gamma(GradientContext& ctx) {
   return broadcast_shapes(ctx.shape(ctx.input(1)), normalised) == normalised;
 }
 
+// The gradient of y in x's type.
+ValueId gradient_of_norm(GradientContext& ctx) {
+  const DType x = ctx.dtype(ctx.input(0));
+  const ValueId dy = ctx.gradient();
+  return ctx.dtype(dy) == x ? dy : ctx.emit("cast", {dy}, {{"to", std::string(name_of(x))}});
+}
+
 // y = n * (gamma + gamma_offset) + beta as three ops, of which n is a norm without weights.
 void give_in_parts(GradientContext& ctx) {
-  const Attributes plain = ctx.attributes({{"gamma_offset", 0.0}});
+  Attributes plain = ctx.attributes({{"gamma_offset", 0.0}});
+  plain.erase("out_dtype");
   const double offset = ctx.attrs().real("gamma_offset");
-  const ValueId dy = ctx.gradient();
+  const ValueId dy = gradient_of_norm(ctx);
   ValueId dn = dy;
   if (ctx.has_input(1)) {
     dn = ctx.emit("mul", {dy, ctx.affine(ctx.input(1), 1, offset)});
@@ -449,21 +477,23 @@ bool norm_gradient(GradientContext& ctx) {
     return true;
   }
   Attributes attributes = ctx.attributes();
+  attributes.erase("out_dtype");
   if (is_layer_norm(ctx)) attributes.erase("gamma_offset");
+  const ValueId dy = gradient_of_norm(ctx);
   const std::vector<ValueId> gradients = ctx.emit_all(
       ctx.node().op + "_backward",
-      {ctx.input(0), ctx.has_input(1) ? std::optional(ctx.input(1)) : std::nullopt, ctx.gradient()},
-      attributes, 3);
+      {ctx.input(0), ctx.has_input(1) ? std::optional(ctx.input(1)) : std::nullopt, dy}, attributes,
+      3);
   ctx.give(0, gradients[0]);
   ctx.give(1, gradients[1]);
-  ctx.give(2, ctx.gradient());
+  ctx.give(2, dy);
   return true;
 }
 
 constexpr OpDef kNormOps[] = {
     {.name = "layer_norm",
-     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [mean], "
-                  "[inv_std]",
+     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0, out_dtype) -> "
+                  "y, [mean], [inv_std]",
      .inputs = {1, 3},
      .outputs = {1, 3},
      .attrs = kNormAttrs,
@@ -473,7 +503,9 @@ constexpr OpDef kNormOps[] = {
      .lower = lower_norm,
      .optional_inputs = kNormOptional},
     {.name = "rms_norm",
-     .signature = "rms_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [inv_rms]",
+     .signature =
+         "rms_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0, out_dtype) -> y, "
+         "[inv_rms]",
      .inputs = {1, 3},
      .outputs = {1, 2},
      .attrs = kNormAttrs,

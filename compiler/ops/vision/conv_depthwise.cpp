@@ -6,6 +6,7 @@
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/vision/conv_dispatch.h"
+#include "compiler/ops/vision/conv_mma.h"
 #include "compiler/support/checked.h"
 #include "schema/rounding.h"
 
@@ -276,6 +277,9 @@ std::string conv_channels_refusal(const OfferContext&, const ConvProblem& proble
   const Window& window = conv.window;
   for (const Dim& size : window.in)
     if (size.range().least < 1) return "empty images";
+  const Dim pitch = pixel_pitch(conv.x).value_or(conv.groups);
+  if ((window.in[2] * pitch).range().most > kRowLimit)
+    return "rows of more elements than it counts";
   return channel_tile(window) ? "" : "windows wider than a thread's registers";
 }
 

@@ -237,12 +237,10 @@ CoopStream choose_coop_stream(const WeightedSize& size, DType w, const DeviceMod
   constexpr int64_t kSharedBytes = 47 * 1024;
   constexpr int64_t kMostWarps = 16;
   constexpr int64_t kMostTiles = 4;
-  constexpr int64_t kXBytes = kStreamLines * 9 * 16;  // 64 depths of x on their way
-  constexpr double kTilesOfX = 0.75;                  // in whose time a slice of x comes
+  constexpr double kTilesOfX = 0.75;  // in whose time a slice of x comes
   const int64_t slices = ceil_div(size.k, kSliceElements);
   const int64_t tiles = ceil_div(size.n, kStreamLines);
-  const int64_t most_warps =
-      std::min(kMostWarps, kSharedBytes / std::max(stage_bytes_of(size, w), kXBytes));
+  const int64_t most_warps = std::min(kMostWarps, kSharedBytes / stage_bytes_of(size, w));
   CoopStream best;
   double least = std::numeric_limits<double>::infinity();
   // Of equal ones the most shares: lines are read from end to end, and less often x.
