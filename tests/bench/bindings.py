@@ -16,6 +16,7 @@ import sys
 import time
 
 KEPT = 8  # bindings that a session keeps unless told otherwise
+I64 = 9  # RLX_I64
 
 
 def parse_arguments():
@@ -57,17 +58,26 @@ class Tensor(ctypes.Structure):
                 ("rank", ctypes.c_uint32), ("dims", ctypes.c_uint64 * 8)]
 
 
+class SessionOptions(ctypes.Structure):
+    """rlx_session_options, up to what is used here."""
+
+    _fields_ = [("struct_size", ctypes.c_size_t), ("jobs", ctypes.c_uint32), ("profile", ctypes.c_uint32),
+                ("pipeline_cache_path", ctypes.c_char_p), ("memory_budget_bytes", ctypes.c_uint64), ("cuda_stream", ctypes.c_void_p),
+                ("require_tuned", ctypes.c_uint32), ("check_indices", ctypes.c_uint32), ("max_bindings", ctypes.c_uint32)]
+
+
 class Session:
     """A session of a plan on a device."""
 
-    def __init__(self, library, plan, device):
+    def __init__(self, library, plan, device, kept=KEPT):
         self.library, self.session = library, ctypes.c_void_p()
         library.rlx_last_error.restype = ctypes.c_char_p
         opened, found = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(library.rlx_plan_open_file(str(plan).encode(), None, ctypes.byref(opened)))
         self.plan = opened
         self.check(library.rlx_device_open(device.encode(), ctypes.byref(found)))
-        self.check(library.rlx_session_create(opened, found, None, ctypes.byref(self.session)))
+        options = SessionOptions(struct_size=ctypes.sizeof(SessionOptions), max_bindings=kept)
+        self.check(library.rlx_session_create(opened, found, ctypes.byref(options), ctypes.byref(self.session)))
 
     def check(self, status):
         if status != 0:
