@@ -151,6 +151,14 @@ void add_texts(std::vector<Case>& cases) {
                    .inputs = {tensor(DType::f32, {3, 5}), tensor(DType::f32, {5})},
                    .attributes = R"j({"chain": ["mul(0, 1)"], "input_modulus": [0, 5]})j",
                    .tolerance = Tolerance::Arith});
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    cases.push_back({.name = "a remainder of zero has the divisor's sign",
+                     .op = "ew_region",
+                     .inputs = {tensor(dtype, {4}).of({0.0, -0.0, -6.0, 6.0}),
+                                tensor(dtype, {4}).of({-2, 2, 3, -3})},
+                     .attributes = R"j({"chain": ["mod(0, 1)", "reciprocal(2)"]})j",
+                     .tolerance = Tolerance::Exact});
+  }
   cases.push_back({.name = "an input at half the height and width",
                    .op = "ew_region",
                    .inputs = {tensor(DType::f32, {1, 2, 4, 6}), tensor(DType::f32, {1, 2, 2, 3})},

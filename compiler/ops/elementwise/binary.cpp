@@ -85,7 +85,8 @@ double real_min(double a, double b) {
 }
 double real_mod(double a, double b) {
   const double rest = std::fmod(a, b);
-  if (std::isnan(rest) || rest == 0) return rest;
+  if (std::isnan(rest)) return rest;
+  if (rest == 0) return std::copysign(rest, b);
   return std::signbit(rest) != std::signbit(b) ? rest + b : rest;
 }
 
