@@ -4,11 +4,13 @@
 
 #include <onnx.pb.h>
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/import/onnx/onnx_reader.h"
+#include "compiler/reference/evaluate.h"
 #include "tests/import/import_support.h"
 
 namespace rlx::test {
@@ -57,6 +59,25 @@ inline onnx::AttributeProto& add_integer(onnx::NodeProto& node, const std::strin
   return attribute;
 }
 
+template <typename T>
+void add_tensor(onnx::GraphProto& graph, const std::string& name, int32_t type, const Shape& shape,
+                const std::vector<T>& values) {
+  onnx::TensorProto& tensor = *graph.add_initializer();
+  tensor.set_name(name);
+  tensor.set_data_type(type);
+  for (const int64_t dim : shape) tensor.add_dims(dim);
+  tensor.set_raw_data(raw_bytes(values));
+}
+
+// A graph as an attribute.
+inline onnx::GraphProto& add_graph(onnx::NodeProto& node, const std::string& name) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::GRAPH);
+  attribute.mutable_g()->set_name(name);
+  return *attribute.mutable_g();
+}
+
 inline void add_integers(onnx::GraphProto& graph, const std::string& name,
                          const std::vector<int64_t>& values) {
   onnx::TensorProto& tensor = *graph.add_initializer();
@@ -83,6 +104,33 @@ inline Diagnostics read_bad(const onnx::ModelProto& model, const OnnxOptions& op
   Diagnostics diagnostics;
   CHECK_FALSE(read(model, diagnostics, options).has_value());
   return diagnostics;
+}
+
+// What the reference evaluator makes of the first entry.
+inline std::vector<Tensor> evaluated(const SourceGraph& source, const std::vector<Tensor>& inputs) {
+  Diagnostics diagnostics;
+  const auto module = bind_module(source, {}, ".", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  StateValues states;
+  auto outputs = evaluate_entry(*module, module->entries[0], inputs, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(outputs.has_value());
+  return *outputs;
+}
+
+inline Tensor reals(std::vector<double> values) {
+  Tensor result = Tensor::zeros({DType::f32, {static_cast<int64_t>(values.size())}});
+  result.floats = std::move(values);
+  return result;
+}
+
+inline void check_near(const std::vector<double>& got, const std::vector<double>& wanted) {
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(i << ": got " << got[i] << ", wanted " << wanted[i]);
+    CHECK(std::fabs(got[i] - wanted[i]) < 1e-5);
+  }
 }
 
 inline std::string ops_of(const SourceGraph& graph) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of ONNX: what becomes of layouts, masks, caches and positions, and what is refused.
+// Attention and FlexAttention of ONNX, and the cache beside them: what becomes of layouts, masks,
+// caches and positions, and what is refused.
 #ifdef RLX_HAS_ONNX
 #include <onnx.pb.h>
+
+#include <cmath>
 
 #include "compiler/import/onnx/onnx_reader.h"
 #include "tests/import/onnx_support.h"
@@ -96,6 +99,50 @@ std::vector<Input> with(std::vector<Input> inputs, const std::vector<Input>& mor
   return inputs;
 }
 
+Tensor floats(const Shape& shape, std::vector<double> values) {
+  Tensor result = reals(std::move(values));
+  result.type.shape = shape;
+  return result;
+}
+
+Tensor counts(std::vector<int64_t> values) {
+  Tensor result = Tensor::zeros({DType::i64, {static_cast<int64_t>(values.size())}});
+  result.integers = std::move(values);
+  return result;
+}
+
+Tensor bools(const Shape& shape, std::vector<int64_t> values) {
+  Tensor result = Tensor::zeros({DType::bool_, shape});
+  result.integers = std::move(values);
+  return result;
+}
+
+// Of kByHeads.
+std::vector<Tensor> operands() {
+  std::vector<Tensor> result;
+  for (const Input& input : kByHeads) {
+    std::vector<double> values(static_cast<size_t>(element_count(input.shape)));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(static_cast<double>(i * (result.size() + 1)));
+    result.push_back(floats(input.shape, std::move(values)));
+  }
+  return result;
+}
+
+// Shares [1, 4, 2, 3] times v [1, 2, 3, 16], two heads of the former for one of the latter.
+std::vector<double> times_values(const Tensor& shares, const Tensor& v) {
+  std::vector<double> y;
+  for (size_t row = 0; row < 8; ++row) {
+    for (size_t column = 0; column < 16; ++column) {
+      double sum = 0;
+      for (size_t key = 0; key < 3; ++key)
+        sum += shares.floats[row * 3 + key] * v.floats[(row / 4 * 3 + key) * 16 + column];
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+
 bool contains(const std::string& all, const std::string& part) {
   INFO(all);
   return all.find(part) != std::string::npos;
@@ -168,13 +215,127 @@ TEST_CASE("valid keys of each row end the keys, and windows are those of opset 2
                  "\"left_window_size\" is not understood"));
 }
 
-TEST_CASE("products before the softmax are an output, shares behind it are not") {
-  const auto scores = [](int64_t mode) {
-    return AttentionModel(23, kByHeads, 4).with("qk_matmul_output_mode", mode);
+TEST_CASE("the last output shows scores and shares, which times the values are the result") {
+  const Tensor mask = bools({2, 3}, {1, 0, 1, 0, 0, 1});
+  const Tensor keys = counts({1});
+  const Input bool_mask = {"m", {2, 3}, onnx::TensorProto::BOOL};
+  const Input valid = {"n", {1}, onnx::TensorProto::INT64};
+  struct Row {
+    std::string law;
+    AttentionModel model;
+    std::vector<Tensor> more;
+    size_t hidden;  // of the 24 scores
   };
-  CHECK(contains(ops_of(scores(0).good()), "matmul"));
-  CHECK(contains(scores(3).refusal(), "qk_matmul_output of mode 3"));
-  CHECK(contains(scores(2).with("is_causal", 1).refusal(), "masked by position"));
+  const std::vector<Input> counted = with(kByHeads, {{"m", {}}, {"ok", {}}, {"ov", {}}, valid});
+  const std::vector<Row> rows = {
+      {"all keys", AttentionModel(25, kByHeads, 4), {}, 0},
+      {"causal", AttentionModel(25, kByHeads, 4).with("is_causal", 1), {}, 12},
+      {"a mask", AttentionModel(25, with(kByHeads, {bool_mask}), 4), {mask}, 12},
+      {"valid keys, the first query before all",
+       AttentionModel(25, counted, 4).with("is_causal", 1),
+       {keys},
+       20},
+      {"a window", AttentionModel(25, kByHeads, 4).with("left_window_size", 0), {}, 4},
+      {"from both sides",
+       AttentionModel(25, kByHeads, 4).with("left_window_size", 0).with("right_window_size", 1),
+       {},
+       8},
+  };
+  for (const Row& row : rows) {
+    INFO(row.law);
+    std::vector<Tensor> inputs = operands();
+    inputs.insert(inputs.end(), row.more.begin(), row.more.end());
+    const auto at = [&](int64_t mode) {
+      AttentionModel model = row.model;
+      return evaluated(model.with("qk_matmul_output_mode", mode).good(), inputs);
+    };
+    const std::vector<Tensor> shares = at(3);
+    check_near(shares.at(0).floats, times_values(shares.at(3), inputs[2]));
+    const std::vector<double> scores = at(2).at(3).floats;
+    const std::vector<double> products = at(0).at(3).floats;
+    size_t hidden = 0;
+    for (size_t i = 0; i < scores.size(); ++i) {
+      const bool is_hidden = std::isinf(scores[i]);
+      hidden += is_hidden ? 1 : 0;
+      if (is_hidden) {
+        CHECK(shares[3].floats[i] == 0);
+      } else {
+        CHECK(scores[i] == products[i]);
+      }
+    }
+    CHECK(hidden == row.hidden);
+  }
+}
+
+TEST_CASE("a softmax of doubles beside operands of floats is done step by step") {
+  for (const bool by_heads : {true, false}) {
+    const auto model = [&] {
+      AttentionModel made(23, by_heads ? kByHeads : kByTokens);
+      return by_heads ? made : made.with("q_num_heads", 4).with("kv_num_heads", 2);
+    };
+    const SourceGraph apart = model().with("softmax_precision", 11).good();
+    CHECK_FALSE(contains(ops_of(apart), "attention"));
+    std::vector<Tensor> inputs = operands();
+    if (!by_heads) {
+      const std::vector<Shape> shapes = {{1, 2, 32}, {1, 3, 16}, {1, 3, 32}};
+      for (size_t i = 0; i < inputs.size(); ++i) inputs[i].type.shape = shapes[i];
+    }
+    const Tensor wanted = evaluated(model().good(), inputs).at(0);
+    const Tensor got = evaluated(apart, inputs).at(0);
+    CHECK(got.type == wanted.type);
+    check_near(got.floats, wanted.floats);
+  }
+}
+
+TEST_CASE("FlexAttention puts its graphs before and behind the softmax") {
+  const auto doubles = [](onnx::NodeProto& node, const std::string& graph_name) {
+    onnx::GraphProto& graph = add_graph(node, graph_name);
+    graph.add_input()->set_name("s");
+    add_tensor<float>(graph, "two", onnx::TensorProto::FLOAT, {}, {2});
+    add_node(graph, "Mul", {"s", "two"}, {"d"});
+    graph.add_output()->set_name("d");
+  };
+  const auto flex = [&](const std::vector<Input>& inputs, const std::vector<std::string>& graphs) {
+    AttentionModel made(25, inputs);
+    onnx::NodeProto& node = *made.model.mutable_graph()->mutable_node(0);
+    node.set_op_type("FlexAttention");
+    node.set_domain("ai.onnx.preview");
+    onnx::OperatorSetIdProto& preview = *made.model.add_opset_import();
+    preview.set_domain("ai.onnx.preview");
+    preview.set_version(1);
+    for (const std::string& graph : graphs) doubles(node, graph);
+    return made;
+  };
+  const auto plain = [](double scale) {
+    AttentionModel made(23, kByHeads);
+    onnx::AttributeProto& attribute = *made.model.mutable_graph()->mutable_node(0)->add_attribute();
+    attribute.set_name("scale");
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(static_cast<float>(scale));
+    return evaluated(made.good(), operands()).at(0).floats;
+  };
+  const double scale = 1 / std::sqrt(8.0);
+  check_near(evaluated(flex(kByHeads, {}).good(), operands()).at(0).floats, plain(scale));
+  check_near(evaluated(flex(kByHeads, {"score_mod"}).good(), operands()).at(0).floats,
+             plain(2 * scale));
+  std::vector<double> twice = plain(scale);
+  for (double& value : twice) value *= 2;
+  check_near(evaluated(flex(kByHeads, {"prob_mod"}).good(), operands()).at(0).floats, twice);
+  CHECK(contains(flex(kByTokens, {}).refusal(), "wanted rank 4"));
+}
+
+TEST_CASE("TensorScatter writes rows of a cache, from where each item's index says") {
+  AttentionModel made(
+      24, {{"cache", {2, 1, 4, 1}}, {"new", {2, 1, 2, 1}}, {"at", {2}, onnx::TensorProto::INT64}});
+  onnx::NodeProto& node = *made.model.mutable_graph()->mutable_node(0);
+  node.set_op_type("TensorScatter");
+  onnx::AttributeProto& mode = *node.add_attribute();
+  mode.set_name("mode");
+  mode.set_type(onnx::AttributeProto::STRING);
+  mode.set_s("circular");
+  const auto got = evaluated(made.good(), {floats({2, 1, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                                           floats({2, 1, 2, 1}, {-1, -2, -3, -4}), counts({1, 3})});
+  CHECK(got.at(0).floats == std::vector<double>{1, -1, -2, 4, -4, 6, 7, -3});
 }
 
 TEST_CASE("what ONNX attention cannot mean is refused") {
@@ -191,7 +352,7 @@ TEST_CASE("what ONNX attention cannot mean is refused") {
       "attn_mask is i32"));
   CHECK(contains(AttentionModel(23, with(kByHeads, {{"m", {}}, {"ok", {1, 2, 5, 8}}})).refusal(),
                  "given together"));
-  CHECK(contains(AttentionModel(23, kByHeads).with("softmax_precision", 11).refusal(),
-                 "computes in f32"));
+  CHECK(contains(AttentionModel(23, kByHeads, 4).with("qk_matmul_output_mode", 4).refusal(),
+                 "wanted 0 to 3"));
 }
 #endif

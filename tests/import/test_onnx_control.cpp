@@ -3,19 +3,10 @@
 // mean what ONNX means.
 #include <functional>
 
-#include "compiler/reference/evaluate.h"
 #include "tests/import/onnx_support.h"
 
 namespace rlx::test {
 namespace {
-
-onnx::GraphProto& add_graph(onnx::NodeProto& node, const std::string& name) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::GRAPH);
-  attribute.mutable_g()->set_name(name);
-  return *attribute.mutable_g();
-}
 
 void add_input(onnx::GraphProto& graph, const std::string& name, int32_t type,
                const std::vector<int64_t>& dims) {
@@ -32,23 +23,6 @@ void add_scalar(onnx::GraphProto& graph, const std::string& name, int64_t value)
   graph.mutable_initializer()->rbegin()->clear_dims();
 }
 
-std::vector<Tensor> evaluated(const SourceGraph& source, const std::vector<Tensor>& inputs) {
-  Diagnostics diagnostics;
-  const auto module = bind_module(source, {}, ".", diagnostics);
-  INFO(diagnostics.text());
-  REQUIRE(module.has_value());
-  StateValues states;
-  auto outputs = evaluate_entry(*module, module->entries[0], inputs, states, {}, diagnostics);
-  INFO(diagnostics.text());
-  REQUIRE(outputs.has_value());
-  return *outputs;
-}
-
-Tensor reals(std::vector<double> values) {
-  Tensor result = Tensor::zeros({DType::f32, {static_cast<int64_t>(values.size())}});
-  result.floats = std::move(values);
-  return result;
-}
 Tensor integer(DType dtype, int64_t value) {
   Tensor result = Tensor::zeros({dtype, {}});
   result.integers = {value};

@@ -1,24 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results as long as the data decide: padded, with a count, and kept apart by what reads them.
-#include "compiler/reference/evaluate.h"
 #include "tests/import/onnx_support.h"
 
 namespace rlx::test {
 namespace {
-
-std::vector<Tensor> evaluated(const SourceGraph& source, std::vector<double> x) {
-  Diagnostics diagnostics;
-  const auto module = bind_module(source, {}, ".", diagnostics);
-  INFO(diagnostics.text());
-  REQUIRE(module.has_value());
-  Tensor input = Tensor::zeros({DType::f32, {static_cast<int64_t>(x.size())}});
-  input.floats = std::move(x);
-  StateValues states;
-  auto outputs = evaluate_entry(*module, module->entries[0], {input}, states, {}, diagnostics);
-  INFO(diagnostics.text());
-  REQUIRE(outputs.has_value());
-  return *outputs;
-}
 
 // x f32[6]; "kept": the elements of relu(x) that are not zero.
 onnx::ModelProto model_of_kept() {
@@ -49,7 +34,7 @@ const std::vector<double> kInput = {1, -2, 3, -4, 0, 5};
 TEST_CASE("an output that ends early has its count beside it") {
   const SourceGraph graph = read_good(model_with("Neg"));
   CHECK(graph.entries[0].outputs == std::vector<std::string>{"y", "y.count"});
-  const auto got = evaluated(graph, kInput);
+  const auto got = evaluated(graph, {reals(kInput)});
   CHECK(got[0].type.shape == Shape{6});
   CHECK(std::vector(got[0].floats.begin(), got[0].floats.begin() + 3) ==
         std::vector<double>{-1, -3, -5});
@@ -61,7 +46,7 @@ TEST_CASE("a bound below the definition's tells how many rows there were") {
     const SourceGraph graph = read_good(model_with("Neg"), {.max_counts = {{name, 2}}});
     CHECK(graph.entries[0].outputs ==
           std::vector<std::string>{"y", "places_node.count", "y.count"});
-    const auto got = evaluated(graph, kInput);
+    const auto got = evaluated(graph, {reals(kInput)});
     CHECK(got[0].floats == std::vector<double>{-1, -3});
     CHECK(got[1].integers[0] == 3);
     CHECK(got[2].integers[0] == 2);
@@ -76,7 +61,7 @@ TEST_CASE("what reads along the axis is given rows that change nothing") {
     add_integer(*model.mutable_graph()->mutable_node()->rbegin(), "keepdims", 0);
     const SourceGraph graph = read_good(model);
     CHECK(graph.entries[0].outputs.size() == 1);
-    return evaluated(graph, kInput)[0];
+    return evaluated(graph, {reals(kInput)})[0];
   };
   CHECK(value_of("ReduceSum").floats == std::vector<double>{9});
   CHECK(value_of("ReduceMean").floats == std::vector<double>{3});
@@ -90,8 +75,8 @@ TEST_CASE("a mean of no rows that count is 0, one of some rows is not bent") {
   onnx::ModelProto model = model_with("ReduceMean");
   add_integer(*model.mutable_graph()->mutable_node()->rbegin(), "keepdims", 0);
   const SourceGraph graph = read_good(model);
-  CHECK(evaluated(graph, {-1, -2, 0, -3, -5, 0})[0].floats == std::vector<double>{0});
-  CHECK(evaluated(graph, {-1, -2, 0, 7, -5, 0})[0].floats == std::vector<double>{7});
+  CHECK(evaluated(graph, {reals({-1, -2, 0, -3, -5, 0})})[0].floats == std::vector<double>{0});
+  CHECK(evaluated(graph, {reals({-1, -2, 0, 7, -5, 0})})[0].floats == std::vector<double>{7});
 }
 
 TEST_CASE("a shape that depends on a count makes results that end early") {
@@ -108,7 +93,7 @@ TEST_CASE("a shape that depends on a count makes results that end early") {
   for (const char* name : {"n", "best", "first", "zeros", "both"})
     graph.add_output()->set_name(name);
   const SourceGraph source = read_good(model);
-  const auto got = evaluated(source, kInput);
+  const auto got = evaluated(source, {reals(kInput)});
   const auto rows = [&](size_t output, size_t count) {
     const std::vector<double>& all = got[output].floats;
     return std::vector(all.begin(), all.begin() + static_cast<ptrdiff_t>(count));
@@ -128,7 +113,7 @@ TEST_CASE("a scatter drops rows that do not count") {
   onnx::GraphProto& graph = *model.mutable_graph();
   add_node(graph, "ScatterElements", {"x", "flat", "kept"}, {"y"});
   graph.add_output()->set_name("y");
-  CHECK(evaluated(read_good(model), {7, -1, 2, -3, 0, -9})[0].floats ==
+  CHECK(evaluated(read_good(model), {reals({7, -1, 2, -3, 0, -9})})[0].floats ==
         std::vector<double>{7, -1, 2, -3, 0, -9});
 }
 
@@ -148,7 +133,7 @@ TEST_CASE("a size that is cut out of a shape is the count, and other sizes of it
   for (const char* name : {"y", "z"}) graph.add_output()->set_name(name);
   const SourceGraph source = read_good(model);
   CHECK(source.entries[0].outputs == std::vector<std::string>{"y", "z"});
-  CHECK(evaluated(source, kInput)[0].floats == std::vector<double>{1, 0, -2, 0, 0, 3});
+  CHECK(evaluated(source, {reals(kInput)})[0].floats == std::vector<double>{1, 0, -2, 0, 0, 3});
 }
 
 TEST_CASE("rows that are known to follow each other are put in the place of others") {
@@ -166,7 +151,7 @@ TEST_CASE("rows that are known to follow each other are put in the place of othe
   };
   const SourceGraph inside = read_good(with({2, 3}));
   CHECK(ops_of(inside) == "gather narrow narrow concat");
-  CHECK(evaluated(inside, kInput)[0].floats == std::vector<double>{1, -2, 1, 1, 0, 5});
+  CHECK(evaluated(inside, {reals(kInput)})[0].floats == std::vector<double>{1, -2, 1, 1, 0, 5});
   CHECK(ops_of(read_good(with({0, 1, 2, 3, 4, 5}))) == "gather identity");
   for (const std::vector<int64_t>& places : {std::vector<int64_t>{3, 2}, {2, 4}, {-2, -1}})
     CHECK(ops_of(read_good(with(places))) == "gather scatter_nd");
@@ -185,7 +170,7 @@ TEST_CASE("rows that end early are scattered into") {
   add_node(graph, "Abs", {"kept"}, {"rows"});
   add_node(graph, "ScatterElements", {"rows", "index", "negative"}, {"y"});
   graph.add_output()->set_name("y");
-  const auto got = evaluated(read_good(model), kInput);
+  const auto got = evaluated(read_good(model), {reals(kInput)});
   CHECK(std::vector(got[0].floats.begin(), got[0].floats.begin() + 3) ==
         std::vector<double>{-1, -3, -5});
   CHECK(got[1].integers[0] == 3);
@@ -213,7 +198,7 @@ TEST_CASE("what would read rows that do not count is refused with its node") {
   add_node(again, "Squeeze", {"places2", "zero"}, {"flat2"});
   add_node(again, "Add", {"flat", "flat2"}, {"y"});
   again.add_output()->set_name("y");
-  CHECK(evaluated(read_good(twice), kInput)[1].integers[0] == 3);
+  CHECK(evaluated(read_good(twice), {reals(kInput)})[1].integers[0] == 3);
 }
 
 }  // namespace rlx::test

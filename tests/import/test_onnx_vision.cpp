@@ -10,16 +10,6 @@ namespace {
 
 constexpr int32_t kFloat8E4m3fn = 17;  // of ONNX 1.14 and newer
 
-template <typename T>
-void add_tensor(onnx::GraphProto& graph, const std::string& name, int32_t type, const Shape& shape,
-                const std::vector<T>& values) {
-  onnx::TensorProto& tensor = *graph.add_initializer();
-  tensor.set_name(name);
-  tensor.set_data_type(type);
-  for (const int64_t dim : shape) tensor.add_dims(dim);
-  tensor.set_raw_data(raw_bytes(values));
-}
-
 // Of numbers that the model has, so that the grid is one.
 onnx::ModelProto grid_model(const Shape& theta_shape, const std::vector<float>& theta,
                             const std::vector<int64_t>& size, int64_t align_corners) {
@@ -43,14 +33,6 @@ std::vector<double> grid_of(const Shape& theta_shape, const std::vector<float>& 
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return {values.begin(), values.end()};
-}
-
-void check_near(const std::vector<double>& got, const std::vector<double>& wanted) {
-  REQUIRE(got.size() == wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    INFO(i << ": got " << got[i] << ", wanted " << wanted[i]);
-    CHECK(std::fabs(got[i] - wanted[i]) < 1e-5);
-  }
 }
 
 onnx::ModelProto quantize_model(uint8_t zero_point) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, opsets 23 to 25 (ops.md 5.1, 19).
+// Attention, opsets 23 to 25, and the cache beside it (ops.md 5.1, 19).
 #include <array>
 #include <cmath>
 #include <limits>
@@ -119,6 +119,11 @@ std::optional<ValueId> read_mask(NodeReader& n, const Operands& o) {
                 {{"axis", int64_t{3}}});
 }
 
+// How many keys of each item of the batch there are, as the node says, if it does.
+std::optional<ValueId> valid_keys(NodeReader& n) {
+  return n.opset() >= 24 ? n.optional_input(kValidKeys) : std::nullopt;
+}
+
 // Positions: the first query follows the past, or is the last but so many of the valid keys, or is
 // 0.
 void place_queries(NodeReader& n, const Operands& o, Inputs& inputs, Attributes& attributes) {
@@ -128,55 +133,117 @@ void place_queries(NodeReader& n, const Operands& o, Inputs& inputs, Attributes&
     const int64_t size = n.opset() >= 25 ? n.integer(theirs, -1) : -1;
     if (size >= 0) attributes.emplace(ours, size);
   }
-  std::optional<ValueId> valid_keys;
-  if (n.opset() >= 24) valid_keys = n.optional_input(kValidKeys);
-  if (valid_keys && o.past_tokens > 0) n.refuse("nonpad_kv_seqlen and past_key exclude each other");
-  inputs.push_back(valid_keys);
-  attributes.emplace("causal_align", std::string(valid_keys ? "end" : "start"));
+  const std::optional<ValueId> valid = valid_keys(n);
+  if (valid && o.past_tokens > 0) n.refuse("nonpad_kv_seqlen and past_key exclude each other");
+  inputs.push_back(valid);
+  attributes.emplace("causal_align", std::string(valid ? "end" : "start"));
   if (o.past_tokens > 0) inputs.push_back(n.constant_ints(DType::i32, {}, {o.past_tokens}));
 }
 
-// What the last output shows: scale * Q * K^T (mode 0), after softcap (1), after the mask (2).
-void set_scores(NodeReader& n, const Operands& o, const std::optional<ValueId>& mask,
-                const Attributes& attributes) {
-  const int64_t mode = n.integer("qk_matmul_output_mode", 0);
-  if (!n.wants_output(kScores)) return;
-  const bool is_masked_by_position =
-      std::get<bool>(attributes.at("causal")) || attributes.contains("window_left") ||
-      attributes.contains("window_right") || (n.opset() >= 24 && n.has_input(kValidKeys));
-  if (mode < 0 || mode > 2 || (mode == 2 && is_masked_by_position))
-    n.refuse("qk_matmul_output of mode " + std::to_string(mode) +
-                 (is_masked_by_position ? " with keys masked by position" : "") +
-                 " is not supported, wanted 0 (products), 1 (after softcap) or 2 (after attn_mask)",
-             "it is for debugging: leave that output out");
+ValueId numbers_from(NodeReader& n, int64_t first, int64_t count, Shape shape) {
+  const ValueId start = n.constant_ints(DType::i64, {}, {first});
+  const ValueId step = n.constant_ints(DType::i64, {}, {1});
+  return n.reshape(n.emit("range", {start, std::nullopt, step}, {{"count", count}}),
+                   std::move(shape));
+}
+
+// Which keys a query may see by its position, bool [batch or 1, 1, queries, keys]; nullopt: all.
+std::optional<ValueId> seen_by_position(NodeReader& n, const Operands& o,
+                                        const Attributes& attributes) {
+  const ValueId key = numbers_from(n, 0, o.kv_tokens, {1, 1, 1, o.kv_tokens});
+  const std::optional<ValueId> valid = valid_keys(n);
+  ValueId query =
+      numbers_from(n, valid ? -o.q_tokens : o.past_tokens, o.q_tokens, {1, 1, o.q_tokens, 1});
+  std::optional<ValueId> seen;
+  const auto also = [&](ValueId more) {
+    seen = seen ? n.emit("logical_and", {*seen, more}) : more;
+  };
+  if (valid) {
+    const ValueId count = n.reshape(n.cast(*valid, DType::i64), {n.type(*valid).shape[0], 1, 1, 1});
+    query = n.emit("add", {query, count});
+    also(n.emit("lt", {key, count}));
+  }
+  if (std::get<bool>(attributes.at("causal"))) also(n.emit("ge", {query, key}));
+  const auto within = [&](const char* window, const char* comparison, int64_t sign) {
+    const auto size = attributes.find(window);
+    if (size == attributes.end()) return;
+    const ValueId reach = n.constant_ints(DType::i64, {}, {sign * std::get<int64_t>(size->second)});
+    also(n.emit(comparison, {key, n.emit("add", {query, reach})}));
+  };
+  within("window_left", "ge", -1);
+  within("window_right", "le", 1);
+  return seen;
+}
+
+// What the last output shows.
+enum ScoreStage : int64_t { kProducts, kCapped, kMasked, kShares };
+
+ValueId scores_at(NodeReader& n, const Operands& o, const std::optional<ValueId>& mask,
+                  const Attributes& attributes, ScoreStage stage) {
   const ValueId q = with_heads_outermost(n, o.q, o.heads);
   ValueId k = with_heads_outermost(n, o.k, o.kv_heads);
-  if (o.heads != o.kv_heads) {
+  if (o.heads != o.kv_heads)
     k = n.emit("repeat_interleave", {k}, {{"axis", int64_t{1}}, {"repeats", o.heads / o.kv_heads}});
-  }
   ValueId scores = n.emit("matmul", {q, k}, {{"trans_b", true}});
   scores = n.emit("affine", {scores}, {{"mul", attributes.at("scale")}});
   const double cap = std::get<double>(attributes.at("softcap"));
-  if (mode >= 1 && cap > 0) {
+  if (stage >= kCapped && cap > 0) {
     const ValueId share = n.emit("affine", {scores}, {{"mul", 1 / cap}});
     scores = n.emit("affine", {n.emit("tanh", {share})}, {{"mul", cap}});
   }
-  if (mode == 2 && mask) {
-    const DType dtype = n.type(scores).dtype;
-    scores = n.type(*mask).dtype == DType::bool_
-                 ? n.emit("where", {*mask, scores,
-                                    n.scalar(dtype, -std::numeric_limits<double>::infinity())})
-                 : n.emit("add", {scores, n.cast(*mask, dtype)});
+  if (stage < kMasked) return scores;
+  const DType dtype = n.type(scores).dtype;
+  const auto keep = [&](ValueId seen) {
+    const ValueId hidden = n.scalar(dtype, -std::numeric_limits<double>::infinity());
+    scores = n.emit("where", {seen, scores, hidden});
+  };
+  if (mask && n.type(*mask).dtype == DType::bool_) {
+    keep(*mask);
+  } else if (mask) {
+    scores = n.emit("add", {scores, n.cast(*mask, dtype)});
   }
-  n.set_output(kScores, scores);
+  if (const std::optional<ValueId> seen = seen_by_position(n, o, attributes)) keep(*seen);
+  return scores;
+}
+
+// The softmax of masked scores, 0 for a query that sees no key.
+ValueId shares_of(NodeReader& n, ValueId scores) {
+  const DType dtype = n.type(scores).dtype;
+  const ValueId highest = n.emit("reduce_max", {scores}, {{"axes", Ints{3}}, {"keep_dims", true}});
+  const ValueId none = n.scalar(dtype, -std::numeric_limits<double>::infinity());
+  const ValueId blind = n.emit("eq", {highest, none});
+  const ValueId zero = n.scalar(dtype, 0);
+  const ValueId shares = n.emit("softmax", {n.emit("where", {blind, zero, scores})});
+  return n.emit("where", {blind, zero, shares});
+}
+
+void set_scores(NodeReader& n, const Operands& o, const std::optional<ValueId>& mask,
+                const Attributes& attributes) {
+  const int64_t mode = n.integer("qk_matmul_output_mode", kProducts);
+  if (mode < kProducts || mode > kShares)
+    n.refuse("qk_matmul_output_mode is " + std::to_string(mode) + ", wanted 0 to 3");
+  if (!n.wants_output(kScores)) return;
+  const ValueId scores = scores_at(n, o, mask, attributes, static_cast<ScoreStage>(mode));
+  n.set_output(kScores, mode == kShares ? shares_of(n, scores) : scores);
+}
+
+// With a softmax of f64 between products of the operands' type: step by step, as no kernel does it.
+ValueId attention_by_doubles(NodeReader& n, const Operands& o, const std::optional<ValueId>& mask,
+                             const Attributes& attributes) {
+  const ValueId scores = n.cast(scores_at(n, o, mask, attributes, kMasked), DType::f64);
+  ValueId v = with_heads_outermost(n, o.v, o.kv_heads);
+  if (o.heads != o.kv_heads)
+    v = n.emit("repeat_interleave", {v}, {{"axis", int64_t{1}}, {"repeats", o.heads / o.kv_heads}});
+  const ValueId y = n.emit("matmul", {n.cast(shares_of(n, scores), n.type(v).dtype), v});
+  if (o.heads_outermost) return y;
+  const Shape shape = n.type(y).shape;
+  return n.reshape(n.transpose(y, {0, 2, 1, 3}), {shape[0], shape[2], o.heads * o.v_head_dim});
 }
 
 void attention(NodeReader& n, const OnnxOp&) {
   Operands o = read_operands(n);
   join_past(n, o);
-  if (n.integer("softmax_precision", 0) == kDouble && n.dtype(kQ) != DType::f64)
-    n.refuse("softmax_precision is f64, but attention of " + std::string(name_of(n.dtype(kQ))) +
-             " computes in f32");
+  const bool by_doubles = n.integer("softmax_precision", 0) == kDouble && n.dtype(kQ) != DType::f64;
   const std::optional<ValueId> mask = read_mask(n, o);
   const bool is_bias = mask && n.type(*mask).dtype != DType::bool_;
   Inputs inputs = {o.q, o.k, o.v, is_bias ? std::nullopt : mask, is_bias ? mask : std::nullopt};
@@ -192,12 +259,23 @@ void attention(NodeReader& n, const OnnxOp&) {
                            {"softcap", n.real("softcap", 0)}};
   place_queries(n, o, inputs, attributes);
   set_scores(n, o, mask, attributes);
-  if (n.wants_output(kY))
-    n.set_output(kY, n.emit("attention", std::move(inputs), std::move(attributes)));
+  if (!n.wants_output(kY)) return;
+  n.set_output(kY, by_doubles ? attention_by_doubles(n, o, mask, attributes)
+                              : n.emit("attention", std::move(inputs), std::move(attributes)));
+}
+
+void tensor_scatter(NodeReader& n, const OnnxOp&) {
+  enum : size_t { kCache, kUpdate, kRows };
+  const std::string mode = n.text("mode", "linear");
+  const int64_t axis = n.axis(n.integer("axis", -2), n.rank(kCache));
+  const ValueId rows = n.has_input(kRows) ? n.input(kRows) : n.constant_ints(DType::i32, {}, {0});
+  n.set_output(0, n.emit("kv_append", {n.input(kCache), n.input(kUpdate), rows},
+                         {{"axis", axis}, {"mode", mode}}));
 }
 
 constexpr std::array kAttentionRows = {
     OnnxOp{"Attention", attention},
+    OnnxOp{"TensorScatter", tensor_scatter},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 // that follow from constants and shapes alone are computed at once.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 
 namespace rlx::onnx_import {
 
+struct StandIn;
 using Inputs = std::vector<std::optional<ValueId>>;
 
 // Of the rows along one axis only the first `count`, an i64 scalar, are there; the others are
@@ -87,9 +89,12 @@ class Builder {
   [[nodiscard]] const Padding* padding(ValueId id) const;
   void set_padding(ValueId id, const Padding& padding);
   void forget_padding(ValueId id) { paddings_.erase(index_of(id)); }
-  // Integers of 8 bits that stand for ones of 4.
-  void mark_nibbles(ValueId id) { nibbles_.insert(index_of(id)); }
-  [[nodiscard]] bool is_nibbles(ValueId id) const { return nibbles_.contains(index_of(id)); }
+  // What a value stands for, if not for its own type: `row` may be nullptr.
+  void mark_stand_in(ValueId id, const StandIn* row) { stand_ins_[index_of(id)] = row; }
+  [[nodiscard]] const StandIn* stand_in(ValueId id) const {
+    const auto found = stand_ins_.find(index_of(id));
+    return found == stand_ins_.end() ? nullptr : found->second;
+  }
   // A value that stands for a sequence: no operator of rlx reads it.
   ValueId add_sequence(Sequence elements);
   // nullptr: a tensor.
@@ -155,7 +160,7 @@ class Builder {
   std::unordered_map<size_t, Padding> paddings_;
   std::unordered_map<size_t, CountRange> counts_;
   std::unordered_map<size_t, Sequence> sequences_;
-  std::set<size_t> nibbles_;
+  std::map<size_t, const StandIn*> stand_ins_;
   std::unordered_map<size_t, std::string> names_;  // of the file
   NumberedNames used_names_;
   uint64_t node_count_ = 0;

@@ -2,6 +2,7 @@
 #include "compiler/import/onnx/control_flow.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
@@ -465,11 +466,63 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
   set_outputs(reader, outputs);
 }
 
+// What the graph makes of x, whose type it keeps; x where there is none.
+ValueId modified(NodeReader& reader, const ControlFlow& control, std::string_view graph_name,
+                 ValueId x) {
+  if (!reader.has(graph_name)) return x;
+  const onnx::GraphProto& graph = graph_of(reader, graph_name);
+  check_counts(reader, graph, 1, 1);
+  const ValueId y = control.put(graph, {x}).front();
+  if (reader.type(y) != reader.type(x))
+    reader.refuse("its graph " + std::string(graph_name) + " makes " + to_string(reader.type(y)) +
+                  " of " + to_string(reader.type(x)));
+  return y;
+}
+
+void import_flex_attention(NodeReader& reader, const ControlFlow& control) {
+  enum : size_t { kQ, kK, kV };
+  for (const size_t input : {kQ, kK, kV}) {
+    if (reader.rank(input) != 4)
+      reader.refuse_shapes("input " + std::to_string(input) + " is " +
+                           to_string(reader.shape(input)) + ", wanted rank 4");
+  }
+  const DType dtype = reader.dtype(kQ);
+  const DType natural = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide =
+      reader.has("softmax_precision")
+          ? dtype_of(reader.required_integer("softmax_precision"), "softmax_precision")
+          : natural;
+  const int64_t heads = reader.shape(kQ)[1];
+  const int64_t kv_heads = reader.shape(kK)[1];
+  if (kv_heads < 1 || heads % kv_heads != 0)
+    reader.refuse_shapes(std::to_string(heads) + " heads of Q do not share " +
+                         std::to_string(kv_heads) + " heads of K evenly");
+  const auto of_each_head = [&](size_t input) {
+    const Attributes repeats = {{"axis", int64_t{1}}, {"repeats", heads / kv_heads}};
+    return heads == kv_heads ? reader.input(input)
+                             : reader.emit("repeat_interleave", {reader.input(input)}, repeats);
+  };
+  const double size = static_cast<double>(reader.shape(kQ)[3]);
+  const double scale = reader.real("scale", 1 / std::sqrt(size));
+  // Halves are multiplied as they are.
+  const bool widens = wide == DType::f32 && (dtype == DType::f16 || dtype == DType::bf16);
+  const DType multiplied = widens ? dtype : wide;
+  const ValueId q = reader.cast(reader.input(kQ), multiplied);
+  const ValueId k = reader.cast(of_each_head(kK), multiplied);
+  const ValueId products =
+      reader.emit("matmul", {q, k}, {{"trans_b", true}, {"out_dtype", std::string(name_of(wide))}});
+  const ValueId scores = reader.emit("affine", {products}, {{"mul", scale}});
+  const ValueId shares = reader.emit("softmax", {modified(reader, control, "score_mod", scores)});
+  const ValueId used = modified(reader, control, "prob_mod", shares);
+  reader.set_output(0, reader.emit("matmul", {reader.cast(used, dtype), of_each_head(kV)}));
+}
+
 }  // namespace
 
-void import_control_flow(NodeReader& reader, const ControlFlow& control) {
+void import_with_graphs(NodeReader& reader, const ControlFlow& control) {
   if (reader.op() == "If") return import_if(reader, control);
   if (reader.op() == "Scan") return import_scan(reader, control);
+  if (reader.op() == "FlexAttention") return import_flex_attention(reader, control);
   LoopImport(reader, control).import();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// If, Loop and Scan: what is known when the model is imported is put in place (a branch, the trips
-// of a loop), what is not becomes a node with bodies.
+// Nodes with graphs. If, Loop and Scan: what is known when the model is imported is put in place (a
+// branch, the trips of a loop), what is not becomes a node with bodies. FlexAttention: its graphs
+// are put between its products.
 #pragma once
 
 #include <functional>
@@ -29,11 +30,14 @@ struct ControlFlow {
   std::vector<ValueId>& counts;
 };
 
-inline bool is_control_flow(std::string_view domain, std::string_view op) {
-  return domain.empty() && (op == "If" || op == "Loop" || op == "Scan");
+inline constexpr std::string_view kPreview = "ai.onnx.preview";
+
+inline bool has_graphs(std::string_view domain, std::string_view op) {
+  return domain.empty() ? op == "If" || op == "Loop" || op == "Scan"
+                        : domain == kPreview && op == "FlexAttention";
 }
 
-// Precondition: is_control_flow. Sets the reader's outputs.
-void import_control_flow(NodeReader& reader, const ControlFlow& control);
+// Precondition: has_graphs. Sets the reader's outputs.
+void import_with_graphs(NodeReader& reader, const ControlFlow& control);
 
 }  // namespace rlx::onnx_import

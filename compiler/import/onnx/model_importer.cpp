@@ -177,8 +177,7 @@ class ModelImporter {
         }
         continue;
       }
-      if (is_control_flow(domain, node.op_type()) ||
-          find_onnx_op(domain, node.op_type()) != nullptr ||
+      if (has_graphs(domain, node.op_type()) || find_onnx_op(domain, node.op_type()) != nullptr ||
           !extension_of(domain, node.op_type()).empty())
         continue;
       const auto version = opsets.find(domain);
@@ -234,7 +233,7 @@ class ModelImporter {
         const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
         const ValueId id = builder_.add_constant(tensor.name(), std::move(decoded.type),
                                                  std::move(decoded.data), is_param);
-        if (decoded.is_nibbles) builder_.mark_nibbles(id);
+        if (decoded.stand_in != nullptr) builder_.mark_stand_in(id, decoded.stand_in);
         scope.values[tensor.name()] = id;
       } catch (const Refusal& refusal) {
         error(refusal.code, refusal.message, refusal.hint);
@@ -474,7 +473,7 @@ class ModelImporter {
       return;
     }
     NodeReader reader(context_, node, opset, std::move(inputs), std::move(attributes));
-    if (is_control_flow(domain, node.op_type())) {
+    if (has_graphs(domain, node.op_type())) {
       import_control(reader, node, scope, index);
     } else {
       translate(reader, domain, node);
@@ -559,7 +558,7 @@ class ModelImporter {
         .has_free_sizes = options_.keep_symbols,
         .max_iterations = options_.max_iterations,
         .counts = counts};
-    import_control_flow(reader, control);
+    import_with_graphs(reader, control);
     for (const ValueId count : counts) {
       // Inside another body it is no output of the model.
       if (scope.depth == 0) counts_.push_back({.name = node_name(node) + ".count", .value = count});

@@ -295,7 +295,7 @@ ValueId NodeReader::decode(const onnx::TensorProto& tensor, const std::string& w
   ConstantTensor decoded = model_.tensors.decode(tensor, model_.owner, what);
   const ValueId id =
       builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
-  if (decoded.is_nibbles) builder().mark_nibbles(id);
+  if (decoded.stand_in != nullptr) builder().mark_stand_in(id, decoded.stand_in);
   return id;
 }
 

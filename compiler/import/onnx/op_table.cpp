@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/onnx/control_flow.h"
 #include "compiler/support/check.h"
 
 namespace rlx::onnx_import {
@@ -99,6 +100,7 @@ std::vector<OnnxOperator> onnx_ops() {
   for (const auto& [name, row] : rows_of_microsoft())
     operators.push_back(
         {.domain = std::string(kMicrosoft), .name = std::string(name), .opsets = {1}});
+  operators.push_back({.domain = std::string(kPreview), .name = "FlexAttention", .opsets = {1}});
   std::sort(operators.begin(), operators.end(), [](const OnnxOperator& a, const OnnxOperator& b) {
     return std::pair(a.domain, a.name) < std::pair(b.domain, b.name);
   });

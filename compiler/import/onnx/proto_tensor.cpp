@@ -22,7 +22,7 @@ struct TypeRow {
 };
 
 // By the number of TensorProto.DataType.
-constexpr std::array<TypeRow, 24> kTypes = {{{"undefined", {}},
+constexpr std::array<TypeRow, 29> kTypes = {{{"undefined", {}},
                                              {"float", DType::f32},
                                              {"uint8", DType::u8},
                                              {"int8", DType::i8},
@@ -45,7 +45,19 @@ constexpr std::array<TypeRow, 24> kTypes = {{{"undefined", {}},
                                              {"float8e5m2fnuz", {}},
                                              {"uint4", {}},
                                              {"int4", {}},
-                                             {"float4e2m1", {}}}};
+                                             {"float4e2m1", {}},
+                                             {"float8e8m0", {}},
+                                             {"uint2", {}},
+                                             {"int2", {}},
+                                             {"float6e2m3", {}},
+                                             {"float6e3m2", {}}}};
+
+constexpr std::array kStandIns = {
+    StandIn{"uint16", DType::i32, 16, 0, 65535}, StandIn{"uint4", DType::u8, 4, 0, 15},
+    StandIn{"int4", DType::i8, 4, -8, 7},        StandIn{"uint2", DType::u8, 2, 0, 3},
+    StandIn{"int2", DType::i8, 2, -2, 1},        StandIn{"float4e2m1", DType::f8e4m3, 4},
+    StandIn{"float8e8m0", DType::bf16, 8},
+};
 
 [[noreturn]] void fail(DiagCode code, const std::string& message, std::string hint = {}) {
   throw Refusal{.code = code, .message = message, .hint = std::move(hint)};
@@ -84,14 +96,35 @@ std::vector<std::byte> typed_bytes(const onnx::TensorProto& tensor, uint32_t byt
   }
 }
 
-// Nibbles of 4-bit integers, low one first, as bytes.
-std::vector<std::byte> unpack_nibbles(std::span<const std::byte> packed, int64_t count,
-                                      bool is_signed) {
-  std::vector<std::byte> bytes(static_cast<size_t>(count));
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    int value = (std::to_integer<int>(packed[i / 2]) >> (i % 2 * 4)) & 15;
-    if (is_signed && value > 7) value -= 16;
-    bytes[i] = static_cast<std::byte>(value);
+// The bits of an element in the type that stands for its own.
+uint32_t unpacked(const StandIn& type, uint32_t code) {
+  switch (type.dtype) {
+    case DType::i8: {  // with its sign
+      const uint32_t sign = 1U << (type.bits - 1);
+      return (code ^ sign) - sign;
+    }
+    case DType::f8e4m3: {  // of e2m1: 0, 1/2, 1, 3/2, 2, 3, 4 and 6, then with a sign
+      constexpr std::array<uint32_t, 8> kMagnitudes = {0x00, 0x30, 0x38, 0x3C,
+                                                       0x40, 0x44, 0x48, 0x4C};
+      return kMagnitudes.at(code & 7U) | (code & 8U) << 4;
+    }
+    case DType::bf16:  // of e8m0: 2^(code - 127), 255 NaN
+      return code == 0 ? 0x0040U : (code == 255 ? 0x7FC0U : code << 7);
+    default:
+      return code;
+  }
+}
+
+std::vector<std::byte> unpacked(const StandIn& type, std::span<const std::byte> packed,
+                                int64_t count) {
+  const uint32_t bytes_each = block_bytes(type.dtype);
+  std::vector<std::byte> bytes(static_cast<size_t>(count) * bytes_each);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const size_t bit = i * type.bits;
+    uint32_t code = std::to_integer<uint32_t>(packed[bit / 8]) >> bit % 8;
+    if (type.bits > 8) code |= std::to_integer<uint32_t>(packed[bit / 8 + 1]) << 8;
+    const uint32_t value = unpacked(type, code & ((1U << type.bits) - 1));
+    std::memcpy(bytes.data() + i * bytes_each, &value, bytes_each);
   }
   return bytes;
 }
@@ -130,10 +163,11 @@ Shape shape_of(const onnx::TensorProto& tensor) {
 
 }  // namespace
 
-std::optional<DType> unpacked_type(int64_t onnx_type) {
-  if (onnx_type == 21) return DType::u8;
-  if (onnx_type == 22) return DType::i8;
-  return std::nullopt;
+const StandIn* stand_in_of(int64_t onnx_type) {
+  const std::string name = onnx_type_name(onnx_type);
+  const auto found = std::find_if(kStandIns.begin(), kStandIns.end(),
+                                  [&](const StandIn& row) { return row.name == name; });
+  return found == kStandIns.end() ? nullptr : &*found;
 }
 
 std::string onnx_type_name(int64_t onnx_type) {
@@ -149,8 +183,9 @@ DType dtype_of(int64_t onnx_type, const std::string& what) {
   }
   fail(DiagCode::UnknownDtype,
        what + " has the element type " + onnx_type_name(onnx_type) + ", which rlx does not have",
-       "rlx has float, float16, bfloat16, double, int8, uint8, int16, int32, uint32, int64 and "
-       "bool");
+       "rlx has float, float16, bfloat16, double, float8e4m3fn, float8e5m2, int8, uint8, int16, "
+       "int32, uint32, int64 and bool, and in constants uint16, int4, uint4, int2, uint2, "
+       "float4e2m1 and float8e8m0");
 }
 
 HostBytes TensorDecoder::external(const onnx::TensorProto& tensor, uint64_t size_bytes,
@@ -178,9 +213,10 @@ HostBytes TensorDecoder::external(const onnx::TensorProto& tensor, uint64_t size
 ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                      const std::shared_ptr<const void>& owner,
                                      const std::string& what) {
-  const std::optional<DType> unpacked = unpacked_type(tensor.data_type());
+  const StandIn* stand_in = stand_in_of(tensor.data_type());
   ConstantTensor result;
-  result.type.dtype = unpacked ? *unpacked : dtype_of(tensor.data_type(), what);
+  result.stand_in = stand_in;
+  result.type.dtype = stand_in != nullptr ? stand_in->dtype : dtype_of(tensor.data_type(), what);
   result.type.shape = shape_of(tensor);
   for (const int64_t dim : result.type.shape) {
     if (dim < 0) fail(DiagCode::BadShape, what + " has the dim " + std::to_string(dim));
@@ -188,14 +224,17 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
   if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
   if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
   const int64_t count = element_count(result.type.shape);
-  const uint64_t size_bytes = unpacked ? static_cast<uint64_t>(count + 1) / 2
-                                       : static_cast<uint64_t>(byte_size(result.type));
+  const uint64_t size_bytes = stand_in != nullptr
+                                  ? (static_cast<uint64_t>(count) * stand_in->bits + 7) / 8
+                                  : static_cast<uint64_t>(byte_size(result.type));
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     result.data = external(tensor, size_bytes, what);
   } else if (tensor.has_raw_data()) {
     result.data = {.owner = owner, .bytes = std::as_bytes(std::span(tensor.raw_data()))};
   } else {
-    result.data = owned(typed_bytes(tensor, unpacked ? 1 : block_bytes(result.type.dtype)));
+    const uint32_t packed_bytes = stand_in != nullptr && stand_in->bits > 8 ? 2 : 1;
+    result.data = owned(
+        typed_bytes(tensor, stand_in != nullptr ? packed_bytes : block_bytes(result.type.dtype)));
   }
   if (result.data.bytes.size() != size_bytes) {
     fail(DiagCode::FileSize, what + " of type " + to_string(result.type) + " needs " +
@@ -203,9 +242,7 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                  std::to_string(result.data.bytes.size()));
   }
   if (result.type.dtype == DType::bool_) result.data = normalised(result.data);
-  result.is_nibbles = unpacked.has_value();
-  if (unpacked)
-    result.data = owned(unpack_nibbles(result.data.bytes, count, *unpacked == DType::i8));
+  if (stand_in != nullptr) result.data = owned(unpacked(*stand_in, result.data.bytes, count));
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "compiler/import/model_files.h"
 #include "compiler/ir/graph.h"
@@ -16,14 +17,25 @@ DType dtype_of(int64_t onnx_type, const std::string& what);
 // "uint16" for 4; the number where ONNX has no such type.
 std::string onnx_type_name(int64_t onnx_type);
 
+// An element type of ONNX that rlx does not have, and one that holds its values: that stands for it
+// in constants and, of integers, between QuantizeLinear and DequantizeLinear.
+struct StandIn {
+  std::string_view name;  // as ONNX writes it
+  DType dtype;
+  uint32_t bits;  // of an element in a file, the first in the low ones
+  // Of integers; floats have none.
+  double least = 0;
+  double most = 0;
+};
+
+// By the number of the type; nullptr where nothing stands for it.
+const StandIn* stand_in_of(int64_t onnx_type);
+
 struct ConstantTensor {
   TensorType type;
   HostBytes data;
-  bool is_nibbles = false;  // of 4-bit integers, each in a byte
+  const StandIn* stand_in = nullptr;  // nullptr: of its own type
 };
-
-// The 8-bit type that stands for a 4-bit integer one; nullopt of other types.
-std::optional<DType> unpacked_type(int64_t onnx_type);
 
 // Decodes tensors; external data comes from files in `folder` that do not leave it.
 class TensorDecoder {

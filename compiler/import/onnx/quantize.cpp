@@ -60,27 +60,27 @@ std::optional<ValueId> zero_point(NodeReader& n) {
 void quantize(NodeReader& n, const OnnxOp&) {
   const int64_t wanted = n.integer("output_dtype", 0);
   n.integer("saturate", 1);
-  const std::optional<DType> unpacked = unpacked_type(wanted);
+  const StandIn* stand_in = n.has_input(2) ? n.builder().stand_in(n.input(2)) : stand_in_of(wanted);
+  if (stand_in != nullptr && stand_in->most == 0)
+    n.refuse("it makes " + std::string(stand_in->name) + ", which rlx has in constants alone");
   DType to = DType::u8;
-  if (wanted != 0) to = unpacked ? *unpacked : dtype_of(wanted, "the result");
+  if (wanted != 0) to = stand_in != nullptr ? stand_in->dtype : dtype_of(wanted, "the result");
   if (n.has_input(2)) to = n.dtype(2);
-  const bool is_nibbles =
-      n.has_input(2) ? n.builder().is_nibbles(n.input(2)) : unpacked.has_value();
   Attributes attributes = scale_axis(n);
   attributes.emplace("to", text(to));
   ValueId y =
       n.emit("quantize", {n.input(0), as_scalar(n, 1), zero_point(n)}, std::move(attributes));
-  if (is_nibbles) {
-    const bool is_signed = to == DType::i8;
-    y = n.emit("clamp", {y}, {{"min", is_signed ? -8.0 : 0.0}, {"max", is_signed ? 7.0 : 15.0}});
-    n.builder().mark_nibbles(y);
+  if (stand_in != nullptr) {
+    y = n.emit("clamp", {y}, {{"min", stand_in->least}, {"max", stand_in->most}});
+    n.builder().mark_stand_in(y, stand_in);
   }
   n.set_output(0, y);
 }
 
 void dequantize(NodeReader& n, const OnnxOp&) {
+  const int64_t wanted = n.opset() >= 23 ? n.integer("output_dtype", 0) : 0;
   Attributes attributes = scale_axis(n);
-  attributes.emplace("to", text(n.dtype(1)));
+  attributes.emplace("to", text(wanted != 0 ? dtype_of(wanted, "the result") : n.dtype(1)));
   n.set_output(
       0, n.emit("dequantize", {n.input(0), as_scalar(n, 1), zero_point(n)}, std::move(attributes)));
 }
