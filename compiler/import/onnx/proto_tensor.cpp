@@ -12,6 +12,7 @@
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/weights.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -224,9 +225,9 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
   if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
   if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
   const int64_t count = element_count(result.type.shape);
-  const uint64_t size_bytes = stand_in != nullptr
-                                  ? (static_cast<uint64_t>(count) * stand_in->bits + 7) / 8
-                                  : static_cast<uint64_t>(byte_size(result.type));
+  const uint64_t size_bytes =
+      stand_in != nullptr ? ceil_div(static_cast<uint64_t>(count) * stand_in->bits, uint64_t{8})
+                          : static_cast<uint64_t>(byte_size(result.type));
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     result.data = external(tensor, size_bytes, what);
   } else if (tensor.has_raw_data()) {
