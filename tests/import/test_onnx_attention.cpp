@@ -354,5 +354,9 @@ TEST_CASE("what ONNX attention cannot mean is refused") {
                  "given together"));
   CHECK(contains(AttentionModel(23, kByHeads, 4).with("qk_matmul_output_mode", 4).refusal(),
                  "wanted 0 to 3"));
+  const std::vector<Input> uncounted =
+      with(kByHeads, {{"m", {}}, {"ok", {}}, {"ov", {}}, {"n", {1, 1}, onnx::TensorProto::INT64}});
+  CHECK(contains(AttentionModel(25, uncounted, 4).with("qk_matmul_output_mode", 3).refusal(),
+                 "nonpad_kv_seqlen is [1, 1], wanted rank 1"));
 }
 #endif

@@ -121,7 +121,11 @@ std::optional<ValueId> read_mask(NodeReader& n, const Operands& o) {
 
 // How many keys of each item of the batch there are, as the node says, if it does.
 std::optional<ValueId> valid_keys(NodeReader& n) {
-  return n.opset() >= 24 ? n.optional_input(kValidKeys) : std::nullopt;
+  const std::optional<ValueId> valid =
+      n.opset() >= 24 ? n.optional_input(kValidKeys) : std::nullopt;
+  if (valid && n.rank(kValidKeys) != 1)
+    n.refuse_shapes("nonpad_kv_seqlen is " + to_string(n.shape(kValidKeys)) + ", wanted rank 1");
+  return valid;
 }
 
 // Positions: the first query follows the past, or is the last but so many of the valid keys, or is
