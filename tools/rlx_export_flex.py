@@ -30,8 +30,9 @@ def results_of(query, key, value, mask, bias, scale, softcap):
 
 @aten("rlx.attention.default")
 def attention(s, query, key, value, mask, bias, scale, softcap):
-    y, lse = attended(s, query, key, value, mask, bias, scale=scale, softcap=softcap, with_lse=True)
-    return [y, s.cast(lse, s.node.meta["val"][1].dtype)]
+    wants_sums = any(user.args[1] == 1 for user in s.node.users)  # passes see masks of attention that gives none
+    y, *sums = attended(s, query, key, value, mask, bias, scale=scale, softcap=softcap, with_lse=wants_sums)
+    return [y, *(s.cast(lse, s.node.meta["val"][1].dtype) for lse in sums)]
 
 
 @contextlib.contextmanager
@@ -69,13 +70,20 @@ def flex_attention(query, key, value, score_mod, block_mask, scale, kernel_optio
     form = None if (kernel_options or {}).get("OUTPUT_MAX") else score.form()
     if form is None:
         return written_out(query, key, value, score, mask, scale)
-    conditions, terms, softcap, factor = form
+    conditions, terms, softcap, factors = form
     bias = None
     for term, is_added in terms:
         part = real(score.value(term), torch.float32)
         part = part if is_added else -part
         bias = part if bias is None else bias + part
-    y, lse = torch.ops.rlx.attention(query, key, value, mask_of(mask, score, conditions), bias, scale * factor, softcap)
+    for factor, is_multiplied in factors:
+        number = score.number(factor)
+        if number is None:  # of each query, which then stands for it
+            part = real(score.value(factor), query.dtype)
+            query = (query * part if is_multiplied else query / part).to(query.dtype)
+        else:
+            scale = scale * number if is_multiplied else scale / number
+    y, lse = torch.ops.rlx.attention(query, key, value, mask_of(mask, score, conditions), bias, scale, softcap)
     return y, lse / math.log(2), query.new_empty(0)
 
 
@@ -149,6 +157,7 @@ class Function:
         self.values = dict(zip(self.inputs, varying, strict=True))
         self.varying = dependents(nodes, self.inputs)
         self.scored = dependents(nodes, self.inputs[:1] if varying[0] is None else [])
+        self.keyed = dependents(nodes, self.inputs[4:5] if varying[0] is None else [])
         result = nodes[-1].args[0]
         self.result = result[0] if isinstance(result, (tuple, list)) else result
 
@@ -196,24 +205,27 @@ class Function:
         table = self.value(source)
         return ATEN.index.Tensor(table, [torch.as_tensor(index, device=table.device) for index in indices])
 
-    # score_mod as where(mask, c tanh(factor score / c) + bias, -inf)
+    # score_mod as where(mask, c tanh(factors score / c) + bias, -inf)
 
     def form(self):
-        """(conditions, terms, softcap, factor): nodes that have to be true, or false where a pair says so; nodes that are added, or
-        subtracted. None where score_mod is something else."""
+        """(conditions, terms, softcap, factors): nodes that have to be true, or false where a pair says so; nodes that are added, or
+        subtracted; nodes that the score is multiplied or divided by, which know no key. None where score_mod is something else."""
         conditions, terms, x = [], [], self.result
         while (step := self.outer_step(x)) is not None:
             x, condition, term = step
             conditions += condition
             terms += term
         softcap, x = self.capped(x)
-        factor = 1.0
+        factors = []
         while x is not self.inputs[0]:
-            number = self.number(x.args[1]) if packet(x) in (ATEN.mul, ATEN.div) and len(x.args) == 2 else None
-            if not number:
+            if packet(x) not in (ATEN.mul, ATEN.div) or len(x.args) != 2:
                 return None
-            factor, x = (factor * number if packet(x) is ATEN.mul else factor / number), x.args[0]
-        return conditions, terms, softcap, factor
+            first, second = x.args if x.args[0] in self.scored else x.args[::-1]
+            if second in self.scored or second in self.keyed or (packet(x) is ATEN.div and first is not x.args[0]):
+                return None
+            factors.append((second, packet(x) is ATEN.mul))
+            x = first
+        return conditions, terms, softcap, factors
 
     def outer_step(self, x):
         """What a mask or an addend is put on, and that."""

@@ -492,6 +492,8 @@ class Probability(nn.Module):
                 own.Dirichlet(a).entropy(), own.StudentT(a, x, p).log_prob(x), own.Poisson(a).log_prob(a.round()),
                 own.NegativeBinomial(a, p).log_prob(a.round()), own.kl_divergence(own.Dirichlet(a), own.Dirichlet(a + 1)),
                 own.kl_divergence(own.Beta(a, p), own.Beta(p, a)),
+                own.kl_divergence(own.MultivariateNormal(x, scale_tril=torch.diag_embed(a)),
+                                  own.MultivariateNormal(x[0], torch.eye(7, dtype=x.dtype))),
                 own.Normal(x, a).icdf(p), own.VonMises(x, a).log_prob(p))
 
 
@@ -525,7 +527,7 @@ class FlexAttention(nn.Module):
             return 5.0 * torch.tanh(score * 2 / 5.0) - 0.1 * (i - j).abs()
 
         def relative(score, b, h, i, j):
-            return torch.where(document[b][j] != 0, score + self.table[h][(i - j).clamp(-4, 4) + 4], -math.inf)
+            return torch.where(document[b][j] != 0, score / self.slopes[h] + self.table[h][(i - j).clamp(-4, 4) + 4], -math.inf)
 
         def other(score, b, h, i, j):
             return score * torch.sigmoid(self.table[h, (i - j).clamp(-4, 4) + 4])
