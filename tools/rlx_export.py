@@ -52,11 +52,13 @@ import rlx_export_complex  # noqa: E402, F401  handlers register themselves
 import rlx_export_counts  # noqa: E402
 import rlx_export_detection  # noqa: E402
 import rlx_export_extensions  # noqa: E402
+import rlx_export_flex  # noqa: E402
 import rlx_export_indexing  # noqa: E402, F401
-import rlx_export_linalg  # noqa: E402, F401
+import rlx_export_linalg  # noqa: E402
 import rlx_export_nn  # noqa: E402, F401
 import rlx_export_sampling  # noqa: E402, F401
 import rlx_export_sizes  # noqa: E402
+import rlx_export_special  # noqa: E402, F401
 from rlx_export_aten import HANDLERS  # noqa: E402
 from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression, known  # noqa: E402
 
@@ -171,7 +173,7 @@ def kept_attributes(module):
 
 def trace(module, args, kwargs, shapes, **options):
     with (kept_attributes(module), shared_sizes(module, shapes), torch.no_grad(), unasked_values(), rlx_export_detection.traceable(),
-          rlx_export_sizes.any_size(), warnings.catch_warnings()):
+          rlx_export_flex.traceable(), rlx_export_sizes.any_size(), warnings.catch_warnings()):
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
         return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
 
@@ -280,6 +282,7 @@ def decompose(program):
         raise ExportError(f"PyTorch {torch.__version__} takes its own program apart wrongly (run_decompositions): "
                           f"{'; '.join(wrong)}\n"
                           "  Try another version of PyTorch, or write the part that gives this output with other operators")
+    rlx_export_flex.drop_unread(program)
     return program
 
 
@@ -417,7 +420,7 @@ class Converter:
             return
         handler = handler_of(node) or (constant if is_constant(node) else None)
         source = source_of(node)
-        if handler is None and self.fold(node):
+        if (handler is None or node.target in rlx_export_linalg.FOLDED_FIRST) and self.fold(node):
             return
         if handler is None:
             self.faults.append((target, "it has no counterpart", node.name, source))

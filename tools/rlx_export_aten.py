@@ -46,16 +46,11 @@ def unary(op):
 
 
 table({f"{name}.default": op or name for name, op in {
-    "abs": "", "neg": "", "sign": "", "floor": "", "ceil": "", "trunc": "", "round": "", "sqrt": "", "rsqrt": "",
+    "abs": "", "neg": "", "sign": "", "sgn": "sign", "floor": "", "ceil": "", "trunc": "", "round": "", "sqrt": "", "rsqrt": "",
     "reciprocal": "", "square": "", "exp": "", "exp2": "", "expm1": "", "log": "", "log2": "", "log10": "", "log1p": "",
     "sin": "", "cos": "", "tan": "", "asin": "", "acos": "", "atan": "", "sinh": "", "cosh": "", "tanh": "", "asinh": "",
     "acosh": "", "atanh": "", "erf": "", "sigmoid": "", "log_sigmoid": "", "relu": "", "silu": "", "mish": "",
     "selu": "", "hardswish": "hard_swish", "isnan": "is_nan", "isinf": "is_inf"}.items()}, unary)
-
-
-@aten("erfc.default")
-def erfc(s, x):
-    return s.emit("sub", [s.graph.splat(1.0, s.out.dtype), s.emit("erf", [s.cast(x, s.out.dtype)])])
 
 
 @aten("gelu.default")

@@ -3,6 +3,8 @@
 
 A complex value whose two parts are known keeps them in Graph.parts, so that products of such values are fused like others; the
 c64 tensor is made beside them and goes where nothing reads it."""
+import math
+
 import torch
 
 import rlx_export_nn  # noqa: F401  whose handlers of products this one extends
@@ -10,6 +12,7 @@ from rlx_export_aten import HANDLERS, aten
 from rlx_export_graph import Unsupported
 
 REAL = torch.float32  # of the parts of c64
+WHOLE_POWERS = range(1, 9)
 
 
 def parts(s, z):
@@ -163,6 +166,82 @@ def exp(s, x):
     return s.emit("exp", [x])
 
 
+# Functions of a + ib by functions of a and of b.
+
+def hyperbolic(s, re, im):
+    """The parts of sinh and of cosh."""
+    def of(op, x):
+        return real(s, op, [x], x.shape)
+    def times(x, y):
+        return real(s, "mul", [x, y], re.shape)
+    sinh, cosh, sin, cos = (of(op, x) for op, x in (("sinh", re), ("cosh", re), ("sin", im), ("cos", im)))
+    return (times(sinh, cos), times(cosh, sin)), (times(cosh, cos), times(sinh, sin))
+
+
+def hyperbolic_tangent(s, re, im):
+    """tanh a / (cos^2 b + tanh^2 a sin^2 b) and sin b cos b / cosh^2 a over the same: nothing overflows."""
+    def of(op, *operands):
+        return real(s, op, operands, re.shape)
+    slope, sin, cos, inverse = of("tanh", re), of("sin", im), of("cos", im), of("reciprocal", of("cosh", re))
+    below = of("add", of("square", cos), of("square", of("mul", slope, sin)))
+    return of("div", slope, below), of("div", of("mul", of("mul", sin, cos), of("square", inverse)), below)
+
+
+def turned(s, pair):
+    """i z."""
+    return real(s, "neg", [pair[1]], pair[1].shape), pair[0]
+
+
+def turned_back(s, pair):
+    """-i z."""
+    return pair[1], real(s, "neg", [pair[0]], pair[0].shape)
+
+
+@of_complex("sinh.default", "cosh.default", "tanh.default")
+def hyperbolic_function(s, x):
+    name = str(s.node.target)
+    if "tanh" in name:
+        return joined(s, *hyperbolic_tangent(s, *parts(s, x)))
+    return joined(s, *hyperbolic(s, *parts(s, x))[0 if "sinh" in name else 1])
+
+
+@of_complex("sin.default", "cos.default", "tan.default")
+def circular_function(s, x):
+    """-i sinh(iz), cosh(iz) and -i tanh(iz)."""
+    name, pair = str(s.node.target), turned(s, parts(s, x))
+    if "cos" in name:
+        return joined(s, *hyperbolic(s, *pair)[1])
+    return joined(s, *turned_back(s, hyperbolic_tangent(s, *pair) if "tan" in name else hyperbolic(s, *pair)[0]))
+
+
+@of_complex("sigmoid.default")
+def sigmoid(s, x):
+    """(1 + tanh(z / 2)) / 2."""
+    def half(part, add=0.0):
+        return s.emit("affine", [part], dtype=REAL, shape=part.shape, mul=0.5, add=add)
+    re, im = hyperbolic_tangent(s, *(half(part) for part in parts(s, x)))
+    return joined(s, half(re, 0.5), half(im))
+
+
+@of_complex("silu.default")
+def silu(s, x):
+    return mul(s, x, sigmoid(s, x))
+
+
+@of_complex("rsqrt.default")
+def inverse_root(s, x):
+    return div(s, 1, s.emit("sqrt", [x]))
+
+
+@of_complex("sgn.default")
+def direction(s, x):
+    """z / |z|, and 0 for 0."""
+    size = real(s, "abs", [x], x.shape)
+    is_zero = s.emit("eq", [size, s.graph.splat(0.0, REAL)], dtype=torch.bool, shape=x.shape)
+    size = real(s, "where", [is_zero, s.graph.splat(1.0, REAL), size], x.shape)
+    return joined(s, *[real(s, "div", [part, size], x.shape) for part in parts(s, x)])
+
+
 def polar_of(s, size, angle):
     factors = [real(s, op, [angle], angle.shape) for op in ("cos", "sin")]
     return joined(s, *grown(s, [real(s, "mul", [size, factor], s.out.shape) for factor in factors]))
@@ -177,9 +256,12 @@ def to_dtype(s, x, **_):
 
 @of_complex("pow.Tensor_Scalar")
 def power(s, x, exponent):
-    if exponent != 2:
-        raise Unsupported(f"a complex number to the power {exponent}; 2 can be exported")
-    return mul(s, x, x)
+    if exponent not in WHOLE_POWERS:
+        raise Unsupported(f"a complex number to the power {exponent}; 1 to {WHOLE_POWERS[-1]} can be exported, others as exp(power * log(z))")
+    y = x
+    for _ in range(int(exponent) - 1):
+        y = mul(s, y, x)
+    return y
 
 
 @aten("view_as_complex.default")
@@ -214,9 +296,13 @@ def imaginary_part(s, x):
 
 @aten("angle.default")
 def angle(s, x):
-    if not x.dtype.is_complex:
-        raise Unsupported("the angle of a real number")
-    return s.emit("atan2", list(parts(s, x))[::-1])
+    if x.dtype.is_complex:
+        return s.emit("atan2", list(parts(s, x))[::-1])
+    # Of a real number 0 or pi, of NaN that.
+    dtype = s.out.dtype
+    is_below = s.emit("lt", [x, s.operand(0, x.dtype)], dtype=torch.bool)
+    turn = s.emit("where", [is_below, s.operand(math.pi, dtype), s.operand(0.0, dtype)])
+    return s.emit("where", [s.emit("is_nan", [x], dtype=torch.bool), x, turn]) if x.dtype.is_floating_point else turn
 
 
 @aten("conj.default", "_conj.default", "_conj_physical.default", "conj_physical.default")

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """torchvision's detectors without what they ask the data for: functions that compute the same where results are as long as the data
-decide. They stand in for torchvision's own while a module is traced."""
+decide. They stand in for torchvision's own while a module is traced. And roi_pool."""
 import contextlib
+import math
 import sys
 
 import torch
+
+from rlx_export_aten import aten
+from rlx_export_graph import known
 
 
 @contextlib.contextmanager
@@ -66,3 +70,50 @@ STAND_INS = {
     ("torchvision.models.detection.transform", "paste_masks_in_image"): paste_masks_in_image,
     ("torchvision.ops.poolers", "_multiscale_roi_align"): multiscale_roi_align,
 }
+
+
+@aten("torchvision.roi_pool.default")
+def roi_pool(s, input, rois, spatial_scale, pooled_height, pooled_width):
+    """The largest element of each bin, whose borders are whole numbers, first along the rows of an image and then along its columns; 0 of an
+    empty bin."""
+    images, channels, height, width = input.shape
+    boxes, dtype = rois.shape[0], input.dtype
+    x = input
+    if known(images) != 1:
+        x = s.emit("gather", [input, s.cast(s.reshape(s.narrow(rois, 1, 0, 1), [boxes]), torch.int64)],
+                   shape=[boxes, channels, height, width], axis=0)
+    for axis, size, bins, first in ((2, height, pooled_height, 2), (3, width, pooled_width, 1)):
+        is_inside = bins_of(s, rois, spatial_scale, size, bins, first)  # [boxes, bins, size]
+        mask = s.reshape(is_inside, [boxes, 1, bins, size, 1] if axis == 2 else [boxes, 1, 1, bins, size])
+        wide = [boxes, channels, *x.shape[2:axis], bins, *x.shape[axis:]]
+        x = s.reshape(x, [*x.shape[:axis], 1, *x.shape[axis:]])
+        kept = s.emit("where", [mask, x, s.operand(-math.inf, dtype)], shape=wide)
+        x = s.emit("reduce_max", [kept], shape=[*wide[:axis + 1], *wide[axis + 2:]], axes=[axis + 1], keep_dims=False)
+    is_empty = s.emit("eq", [x, s.operand(-math.inf, dtype)], dtype=torch.bool, shape=x.shape)
+    return [s.emit("where", [is_empty, s.operand(0.0, dtype), x], shape=x.shape)]
+
+
+def bins_of(s, rois, scale, size, bins, first):
+    """[boxes, bins, size]: whether a line of the image belongs to a bin of a box."""
+    dtype, boxes = rois.dtype, rois.shape[0]
+
+    def op(name, a, *rest, shape=(boxes, 1, 1), **attributes):
+        operands = [s.operand(b, dtype) if isinstance(b, (int, float)) else b for b in (a, *rest)]
+        return s.emit(name, operands, dtype=dtype, shape=shape, **attributes)
+
+    def corner(column):
+        """Rounded, halves away from zero."""
+        at = op("mul", s.reshape(s.narrow(rois, 1, column, 1), [boxes, 1, 1]), scale)
+        return op("mul", op("sign", at), op("floor", op("affine", op("abs", at), mul=1.0, add=0.5)))
+
+    begin, end = corner(first), corner(first + 2)
+    step = op("div", op("max", op("affine", op("sub", end, begin), mul=1.0, add=1.0), 1.0), float(bins))
+    numbers = s.reshape(s.cast(s.graph.indices(range(bins)), dtype), [1, bins, 1])
+    wide = (boxes, bins, 1)
+    low = op("add", op("floor", op("mul", numbers, step, shape=wide), shape=wide), begin, shape=wide)
+    after = op("affine", numbers, shape=(1, bins, 1), mul=1.0, add=1.0)
+    high = op("add", op("ceil", op("mul", after, step, shape=wide), shape=wide), begin, shape=wide)
+    lines = s.emit("range", [s.operand(0.0, dtype), None, s.operand(1.0, dtype)], dtype=dtype, shape=[size], count=s.dims([size])[0])
+    lines = s.reshape(lines, [1, 1, size])
+    tests = [s.emit(test, [lines, limit], dtype=torch.bool, shape=[boxes, bins, size]) for test, limit in (("ge", low), ("lt", high))]
+    return s.emit("logical_and", tests, dtype=torch.bool, shape=[boxes, bins, size])

@@ -231,12 +231,6 @@ def attention(s, query, key, value, attn_mask, dropout_p, is_causal, scale, enab
         raise Unsupported("attention with dropout: call eval() on the model before the export")
     if attn_mask is not None and query.rank > 4:
         raise Unsupported(f"attention of rank {query.rank} with a mask")
-    q, k, v = (four_dims(s, x) for x in (query, key, value))
-    heads, kv_heads = known(q.shape[1]), known(k.shape[1])
-    if heads is None or kv_heads is None:
-        raise Unsupported("attention whose count of heads is dynamic")
-    if not same(q.shape[0], k.shape[0]):
-        k, v = (s.expand(x, [q.shape[0], *x.shape[1:]]) for x in (k, v))
     mask = bias = None
     if attn_mask is not None:
         allowed = s.reshape(attn_mask, [1] * (2 - attn_mask.rank) + list(attn_mask.shape)) if attn_mask.rank < 2 else attn_mask
@@ -247,10 +241,22 @@ def attention(s, query, key, value, attn_mask, dropout_p, is_causal, scale, enab
     number = None if scale is None else known_number(scale)
     if scale is not None and number is None:
         raise Unsupported("attention whose scale depends on dynamic dimensions")
-    y = s.emit("attention", [q, k, v, mask, bias], shape=[*q.shape[:3], v.shape[3]], num_heads=heads, num_kv_heads=kv_heads,
-               head_dim=known(q.shape[3]), v_head_dim=known(v.shape[3]), q_layout="bhsd", kv_layout="bhsd",
-               causal=is_causal, causal_align="start", scale=None if number is None else float(number))
-    return s.reshape(y, list(s.out.shape))
+    return attended(s, query, key, value, mask, bias, causal=is_causal, scale=number)[0]
+
+
+def attended(s, query, key, value, mask, bias, causal=False, scale=None, softcap=0.0, with_lse=False):
+    """[y, and the logarithm of its sums], whose mask and bias have rank 4."""
+    q, k, v = (four_dims(s, x) for x in (query, key, value))
+    heads, kv_heads = known(q.shape[1]), known(k.shape[1])
+    if heads is None or kv_heads is None:
+        raise Unsupported("attention whose count of heads is dynamic")
+    if not same(q.shape[0], k.shape[0]):
+        k, v = (s.expand(x, [q.shape[0], *x.shape[1:]]) for x in (k, v))
+    types = [(q.dtype, [*q.shape[:3], v.shape[3]]), (torch.float32, q.shape[:3])][:2 if with_lse else 1]
+    y, *lse = s.emit_many("attention", [q, k, v, mask, bias], types, num_heads=heads, num_kv_heads=kv_heads, head_dim=known(q.shape[3]),
+                          v_head_dim=known(v.shape[3]), q_layout="bhsd", kv_layout="bhsd", causal=causal, causal_align="start",
+                          scale=None if scale is None else float(scale), softcap=softcap or None)
+    return [s.reshape(y, [*query.shape[:-1], value.shape[-1]]), *lse]
 
 
 # ---- convolutions, pools

@@ -71,6 +71,7 @@ def any_size():
     changes = [(torch._VF, name, any_length(name, getattr(torch._VF, name))) for name in RECURRENT]
     changes += [(owner, "repeat_interleave", without_output_size(owner.repeat_interleave)) for owner in (torch, torch.Tensor)]
     changes.append((torch, "cdist", distances(torch.cdist)))
+    changes.append((torch._C, "_infer_size", torch.broadcast_shapes))  # distributions ask it, and it takes numbers alone
     if hasattr(meta, "div_rtn"):  # it asks whether there is a rest
         changes.append((meta, "div_rtn", lambda x, y: x // y))
     if hasattr(refs, "_reshape_view_helper_core_alg") and hasattr(torch._subclasses.fake_impls, "_compute_stride"):

@@ -45,6 +45,13 @@ std::vector<Case> activation_backward_cases() {
                              Kind{"acosh", 1.1, 5},
                              Kind{"atanh", -0.9, 0.9},
                              Kind{"erf"},
+                             Kind{"lgamma", 0.1, 30},
+                             Kind{"digamma", 0.1, 30},
+                             Kind{"erfinv", -0.99, 0.99},
+                             Kind{"erfcx"},
+                             Kind{"ndtri", 0.001, 0.999},
+                             Kind{"i0e", -20, 20},
+                             Kind{"i1e", -20, 20},
                              Kind{"sigmoid"},
                              Kind{"log_sigmoid"},
                              Kind{"relu"},
@@ -82,7 +89,8 @@ std::vector<Case> activation_backward_cases() {
   for (const Kind& kind : {Kind{"gelu"}, Kind{"silu"}, Kind{"relu"}, Kind{"tanh"}}) {
     for (const DType dtype : {DType::f16, DType::bf16}) add("halves", kind, dtype, {5, 128});
   }
-  for (const Kind& kind : {Kind{"gelu_tanh"}, Kind{"gelu"}, Kind{"sigmoid"}, Kind{"mish"}})
+  for (const Kind& kind : {Kind{"gelu_tanh"}, Kind{"gelu"}, Kind{"sigmoid"}, Kind{"mish"},
+                           Kind{"lgamma", 0.1, 30}, Kind{"digamma", 0.1, 30}, Kind{"i1e", -20, 20}})
     add("T156 doubles", kind, DType::f64, {3, 11});
   const auto golden = [&cases](const std::string& law, const std::string& kind,
                                std::vector<double> x, std::vector<double> dy,

@@ -124,6 +124,32 @@ void add_golden(std::vector<Case>& cases) {
            {-0.00999966667999946, 0.7162978701990245, 0.9950547536867305});
   golden64({"erf", transc}, {-1.5, 0.25, 3.5},
            {-0.9661051464753108, 0.2763263901682369, 0.9999992569016276});
+  // From mpmath.
+  golden64({"lgamma", transc}, {0.5, 10.25, -1.5},
+           {0.5723649429247001, 13.368023671476045, 0.860047015376481});
+  golden64({"digamma", Tolerance::TranscOfTerms}, {0.25, 10.5, -0.75},
+           {-4.2274535333762655, 2.3030010342976865, -2.894120200042932});
+  golden64({"trigamma", transc}, {0.25, 12.5, -0.75},
+           {17.19732915450711, 0.08328522460157838, 18.975106932284888});
+  golden64({"erfinv", transc}, {-0.5, 0.125, 0.99999},
+           {-0.4769362762044699, 0.11123545184094996, 3.123413274341571});
+  golden64({"erfcx", transc}, {-1.5, 0.75, 40.0},
+           {18.653886256262734, 0.5069376502931449, 0.014100335983377814});
+  golden64({"ndtri", transc}, {1e-30, 0.025, 0.75},
+           {-11.464024688443615, -1.9599639845400543, 0.6744897501960817});
+  golden64({"i0e", transc}, {-0.5, 10.0, 100.0},
+           {0.6450352704491501, 0.1278333371634286, 0.03994437929909668});
+  golden64({"i1e", transc}, {-0.5, 10.0, 100.0},
+           {-0.1564208031848717, 0.12126268138445552, 0.03974415302513025});
+  // Where they have no value, and where f32 has none of p or of 1 - p left.
+  cases.push_back(golden("edges of", {"lgamma", transc}, {0, -3, -kInfinity, kInfinity, 1e36},
+                         {kInfinity, kInfinity, kInfinity, kInfinity, 8.18930602e+37}));
+  cases.push_back(golden("edges of", {"digamma", Tolerance::TranscOfTerms},
+                         {0, -0.0, -3, kInfinity}, {-kInfinity, kInfinity, kNan, kInfinity}));
+  cases.push_back(golden("edges of", {"ndtri", transc}, {0, 1, 1e-37, 0.5, 1.5},
+                         {-kInfinity, kInfinity, -12.7845567, 0, kNan}));
+  cases.push_back(
+      golden("edges of", {"erfinv", transc}, {1, -1, 1.5}, {kInfinity, -kInfinity, kNan}));
   cases.push_back(golden("T30 constant exponent of", {"powf", Tolerance::Pow, R"({"exponent": 3})"},
                          {-2, 2, 0}, {-8, 8, 0}));
 }
@@ -214,11 +240,14 @@ std::vector<UnaryOp> unary_float_ops() {
       {"softsign", transc},
   };
   for (const char* name :
-       {"exp",   "exp2", "expm1",   "log",  "log2",      "log10", "log1p", "sin",        "cos",
-        "tan",   "asin", "acos",    "atan", "sinh",      "cosh",  "tanh",  "asinh",      "acosh",
-        "atanh", "erf",  "sigmoid", "gelu", "gelu_tanh", "silu",  "mish",  "log_sigmoid"}) {
+       {"exp",    "exp2",      "expm1", "log",   "log2",        "log10",  "log1p",
+        "sin",    "cos",       "tan",   "asin",  "acos",        "atan",   "sinh",
+        "cosh",   "tanh",      "asinh", "acosh", "atanh",       "erf",    "sigmoid",
+        "gelu",   "gelu_tanh", "silu",  "mish",  "log_sigmoid", "lgamma", "trigamma",
+        "erfinv", "erfcx",     "ndtri", "i0e",   "i1e"}) {
     ops.push_back({name, transc});
   }
+  ops.push_back({"digamma", Tolerance::TranscOfTerms});
   return ops;
 }
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import and_masks, create_block_mask, flex_attention, or_masks
 
 
 # ---- convolutional networks
@@ -386,7 +387,9 @@ class Spectra(nn.Module):
                 torch.fft.irfft2(plane, s=(12, 12), norm="ortho"),
                 torch.fft.irfft(torch.fft.rfft(x), n=9), torch.view_as_real(turned), torch.view_as_real(turned.conj() / (z + 3)),
                 (z[:, None] @ z[:, :, None]).angle(), (z - 2 * turned).sum(1).imag, torch.exp(z * 0.3j).real, torch.log(z + 3).imag, framed.abs(),
-                torch.istft(framed, 6, 3, window=torch.hann_window(6, dtype=x.dtype)))
+                torch.istft(framed, 6, 3, window=torch.hann_window(6, dtype=x.dtype)), torch.tanh(z).real, torch.tanh(30 * z).imag,
+                torch.view_as_real(torch.sinh(z) + torch.cosh(z)), torch.view_as_real(torch.sin(z) * torch.cos(z)), torch.tan(1j * z).imag,
+                F.silu(z).real, torch.sgn(z).imag, torch.rsqrt(z + 3).real, torch.view_as_real(z**3), torch.angle(x))
 
 
 class Counting(nn.Module):
@@ -464,11 +467,86 @@ class Folded(nn.Module):
                 z.reciprocal().real, torch.sqrt(z).imag, torch.linalg.vector_norm(x, 3, 1), torch.linalg.vector_norm(y, -math.inf))
 
 
+class Factors(nn.Module):
+    """Determinants, QR and exponentials of matrices, some of them singular or with their rows in another order."""
+
+    def forward(self, a, small, tall):  # [n, 5, 5], [2, 2], [6, 4]
+        linalg, order = torch.linalg, torch.eye(5, dtype=a.dtype)[[3, 0, 4, 1, 2]]
+        return (linalg.det(a), *linalg.slogdet(a), linalg.det(a * order), *linalg.slogdet(a * order), *linalg.slogdet(a * 0),
+                linalg.det(a[:, :2] @ a[:, :, :2]), torch.logdet(small @ small.mT), *linalg.qr(tall), *linalg.qr(tall, mode="complete"),
+                *linalg.qr(tall.mT), *linalg.qr(order + 0 * a),
+                linalg.qr(a, mode="r")[1], torch.matrix_exp(small), torch.matrix_exp(20 * (a - a.mT)), torch.matrix_exp(0 * a))
+
+
+class Probability(nn.Module):
+    """What distributions compute: functions of the gamma family, of the error function and of Bessel."""
+
+    def forward(self, a, x, p):  # above 0, any, between 0 and 1
+        special, own = torch.special, torch.distributions
+        own.Distribution.set_default_validate_args(False)
+        return (torch.lgamma(3 * x), torch.digamma(a), torch.polygamma(1, a), torch.polygamma(0, a), torch.mvlgamma(a + 2, 3),
+                torch.lgamma((9 * p).long()), torch.erfinv(2 * p - 1), torch.erfc(2 * x), torch.log(torch.erfc(a)), special.erfcx(x),
+                special.ndtr(3 * x), special.ndtri(p), special.log_ndtr(5 * x), torch.i0(2 * x), special.i0e(9 * x), special.i1(2 * x),
+                special.i1e(9 * x), torch.xlogy(x.round(), p), special.xlog1py(x.round(), p),
+                special.entr(p - 0.1), torch.sinc(x), torch.logit(p, eps=0.1), own.Beta(a, a + 1).log_prob(p), own.Gamma(a, p).log_prob(a),
+                own.Dirichlet(a).entropy(), own.StudentT(a, x, p).log_prob(x), own.Poisson(a).log_prob(a.round()),
+                own.NegativeBinomial(a, p).log_prob(a.round()), own.kl_divergence(own.Dirichlet(a), own.Dirichlet(a + 1)),
+                own.kl_divergence(own.Beta(a, p), own.Beta(p, a)),
+                own.kl_divergence(own.MultivariateNormal(x, scale_tril=torch.diag_embed(a)),
+                                  own.MultivariateNormal(x[0], torch.eye(7, dtype=x.dtype))),
+                own.Normal(x, a).icdf(p), own.VonMises(x, a).log_prob(p))
+
+
+class FlexAttention(nn.Module):
+    """Masks and scores of many kinds: what attention's operator has, and what it has not."""
+
+    def __init__(self):
+        super().__init__()
+        self.slopes = nn.Parameter(torch.tensor([0.5, 0.25, 0.125, 0.0625]))
+        self.table = nn.Parameter(torch.randn(4, 9))
+
+    def forward(self, q, k, v, document):  # [B, 4, S, 8], [B, 2, S, 8] twice, [B, S]
+        queries, keys = q.shape[2], k.shape[2]
+
+        def masked(mask_mod):
+            return create_block_mask(mask_mod, None, None, queries, keys, device="cpu")
+
+        def causal(b, h, i, j):
+            return i >= j
+
+        def window(b, h, i, j):
+            return i - j <= 3
+
+        def alike(b, h, i, j):
+            return document[b, i] == document[b, j]
+
+        def alibi(score, b, h, i, j):
+            return score + self.slopes[h] * (j - i)
+
+        def capped(score, b, h, i, j):
+            return 5.0 * torch.tanh(score * 2 / 5.0) - 0.1 * (i - j).abs()
+
+        def relative(score, b, h, i, j):
+            return torch.where(document[b][j] != 0, score / self.slopes[h] + self.table[h][(i - j).clamp(-4, 4) + 4], -math.inf)
+
+        def other(score, b, h, i, j):
+            return score * torch.sigmoid(self.table[h, (i - j).clamp(-4, 4) + 4])
+
+        plain = {"enable_gqa": True}
+        output, sums = flex_attention(q, k, v, score_mod=capped, block_mask=masked(and_masks(causal, window)), return_lse=True, scale=0.3,
+                                      **plain)
+        written, its_sums = flex_attention(q, k, v, score_mod=other, block_mask=masked(alike), return_lse=True, **plain)
+        return (flex_attention(q, k, v, block_mask=masked(causal), **plain), output, sums, written, its_sums,
+                flex_attention(q, k, v, score_mod=alibi, block_mask=masked(and_masks(causal, or_masks(alike, window))), **plain),
+                flex_attention(q, k, v, score_mod=relative, **plain), flex_attention(q, k, v, **plain))
+
+
 class Regions(nn.Module):
     """Operators of torchvision; its package has to be loaded."""
     def forward(self, x, boxes, offset, mask, weight):  # [2, 4, 9, 7], [3, 5], [2, 36, 5, 7], [2, 18, 5, 7], [6, 2, 3, 3]
         ops = torch.ops.torchvision
-        return (ops.roi_align(x, boxes, 0.5, 2, 3, 2, False), ops.roi_align(x, boxes, 0.5, 3, 2, 1, True),
+        return (ops.roi_pool(x, boxes, 0.5, 3, 4)[0], ops.roi_pool(x[:1], boxes * (boxes.new_tensor([0.0, 1, 1, 1, 1])), 1.0, 2, 2)[0],
+                ops.roi_align(x, boxes, 0.5, 2, 3, 2, False), ops.roi_align(x, boxes, 0.5, 3, 2, 1, True),
                 ops.deform_conv2d(x, weight, offset, mask, x[0, 0, 0, :6], 2, 1, 1, 1, 1, 1, 2, 2, True))
 
 

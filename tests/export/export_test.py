@@ -62,6 +62,16 @@ def graph(nodes, edges):
             torch.tensor([-1.0, 0.5, -0.75, 0.25, 1.0])[torch.arange(edges) % 5] * (torch.arange(edges) < nodes), floats(edges, 3))
 
 
+def probabilities(rows):
+    return torch.rand(rows, 7) * 5 + 0.2, floats(rows, 7), torch.rand(rows, 7) * 0.9 + 0.05
+
+
+def heads(batch, count):
+    """Queries, keys and values of half as many heads, and the documents that tokens belong to."""
+    documents = (torch.arange(count) * 3 // count)[None].repeat(batch, 1)
+    return floats(batch, 4, count, 8), floats(batch, 2, count, 8), floats(batch, 2, count, 8), documents
+
+
 # Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
 CASES = {
     "chosen": lambda: fixed(models.Chosen, floats(5, 7), *boxes(12)),
@@ -107,6 +117,13 @@ CASES = {
     "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
     "bags": lambda: fixed(models.Bags, integers(0, 20, 2, 4, 5), floats(2, 4, 5), torch.tensor([0, 9, 9])),
     "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
+    "factors": lambda: fixed(models.Factors, floats(3, 5, 5), floats(2, 2), floats(6, 4), tolerance=3e-5,
+                             dynamic={"a": {0: ("count", 1, 9)}}, other=(floats(5, 5, 5), floats(2, 2), floats(6, 4)), bind={"count": (3, 5)}),
+    "probability": lambda: fixed(models.Probability, *probabilities(3), dynamic={name: {0: ("batch", 1, 9)} for name in "axp"},
+                                 other=probabilities(5), bind={"batch": (3, 5)}, tolerance=4e-6),
+    "flex_attention": lambda: fixed(models.FlexAttention, *heads(2, 12), dynamic={
+        name: {0: ("batch", 1, 8), 2 if name != "document" else 1: ("seq", 2, 40)} for name in ("q", "k", "v", "document")},
+                                    other=heads(3, 19), bind={"batch": (2, 3), "seq": (12, 19)}),
     "folded": lambda: fixed(models.Folded, floats(2, 4), floats(2, 3), tolerance=2e-5),
     "statistics": lambda: fixed(models.Statistics, floats(3, 5), floats(3, 5)),
     "recurrent": lambda: fixed(models.Recurrent, floats(3, 7, 6)),
@@ -257,7 +274,16 @@ class Refused(torch.nn.Module):
         self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), Picker())
 
     def forward(self, x):
-        return self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.special.bessel_j0(x).sum()
+        return (self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.special.bessel_j0(x).sum() + torch.polygamma(2, x).sum() +
+                torch.linalg.det(x.repeat(9, 9)))
+
+
+class NearMisses(torch.nn.Module):
+    """What is refused beside what is not."""
+    def forward(self, q, table):
+        flex = torch.nn.attention.flex_attention.flex_attention
+        scores = {"sum": lambda score, b, h, i, j: score + table[h].sum(), "part": lambda score, b, h, i, j: score + table[h][:1].min()}
+        return flex(q, q, q, score_mod=scores[self.kind])
 
 
 class Picker(torch.nn.Module):
@@ -294,8 +320,14 @@ def check_refusals(args, folder):
             return str(error)
         raise AssertionError(f"{type(module).__name__} was exported")
     text = refusal(Refused(), (floats(4, 4),))
-    for words in ("inner.1 (Picker)", "export_test.py:", "the run decides how many rows count", "aten._linalg_eigh", "aten.special_bessel_j0"):
+    for words in ("inner.1 (Picker)", "export_test.py:", "the run decides how many rows count", "aten._linalg_eigh", "aten.special_bessel_j0",
+                  "polygamma of order 2", "a determinant of a matrix of 36 x 36"):
         assert words in text, f"{words} is not in: {text}"
+    for kind, words in (("sum", "aten.sum.default for each score"), ("part", "aten.min.default for each score")):
+        module = NearMisses()
+        module.kind = kind
+        text = refusal(module, (floats(1, 2, 3, 4), floats(2, 5)))
+        assert words in text and "score_mod=scores[self.kind]" in text, f"{words} is not in: {text}"
     text = refusal(Remembering(), (floats(4, 3),))
     assert "export_test.py:" in text and "assert x.shape[0] == x.shape[1]" in text, f"the model's line is not in: {text}"
     real = rlx_export.run_decompositions

@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 
+#include "compiler/support/special_functions.h"
 #include "tests/ops/glsl_math.h"
 #include "tests/support/catch.h"
 
@@ -61,6 +62,13 @@ const SingleFunction kSingleFunctions[] = {
     {"acosh", glsl::rlx_acosh, std::acosh},
     {"atanh", glsl::rlx_atanh, std::atanh},
     {"erf", glsl::rlx_erf, std::erf},
+    {"lgamma", glsl::rlx_lgamma, log_gamma},
+    {"trigamma", glsl::rlx_trigamma, trigamma},
+    {"erfinv", glsl::rlx_erfinv, inverse_erf},
+    {"erfcx", glsl::rlx_erfcx, scaled_erfc},
+    {"ndtri", glsl::rlx_ndtri, inverse_normal},
+    {"i0e", glsl::rlx_i0e, scaled_bessel_i0},
+    {"i1e", glsl::rlx_i1e, scaled_bessel_i1},
     {"sigmoid", glsl::rlx_sigmoid, sigmoid},
     {"gelu", glsl::rlx_gelu, phi_gelu},
     {"log_sigmoid", glsl::rlx_log_sigmoid,
@@ -133,6 +141,24 @@ TEST_CASE("scalar functions stay within class transc over all of f32") {
                        << function.reference(worst_at));
     CHECK(worst < 0.5);
   }
+}
+
+TEST_CASE("digamma and the logarithm of gamma keep their accuracy beside poles and zeros") {
+  double worst = 0;
+  for (int whole = -40; whole <= 40; ++whole) {
+    for (float rest = 0.5f; rest > 1e-7f; rest *= 0.97f) {
+      for (const float x : {static_cast<float>(whole) + rest, static_cast<float>(whole) - rest}) {
+        if (x <= 0 && std::nearbyint(x) == x) continue;
+        worst = std::max(worst, transc_error(glsl::rlx_lgamma(x), log_gamma(x)));
+        const double error = std::fabs(glsl::rlx_digamma(x) - digamma(x));
+        worst = std::max(worst, error / (kSingleUnit * (4 + 33 * digamma_terms(x))));
+      }
+    }
+  }
+  CHECK(worst < 0.5);
+  CHECK(glsl::rlx_lgamma(1.0f) == Approx(0).margin(2 * kSingleUnit));
+  CHECK(glsl::rlx_digamma(0.0f) == -kInfinity);
+  CHECK(std::isnan(glsl::rlx_digamma(-2.0f)));
 }
 
 TEST_CASE("functions without branches keep what they promise") {

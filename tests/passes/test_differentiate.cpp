@@ -120,20 +120,25 @@ void check_gradients(const Problem& problem) {
 
 TEST_CASE("T156 gradients_of_every_curve_are_differences") {
   for (const char* op :
-       {"neg",          "abs",         "sin",   "cos",   "tanh",       "sigmoid", "exp",
-        "exp2",         "expm1",       "erf",   "relu",  "leaky_relu", "elu",     "celu",
-        "selu",         "gelu",        "silu",  "swish", "gelu_tanh",  "mish",    "softplus",
-        "softsign",     "square",      "atan",  "asinh", "sinh",       "cosh",    "hard_swish",
-        "hard_sigmoid", "log_sigmoid", "affine"}) {
+       {"neg",          "abs",         "sin",    "cos",   "tanh",       "sigmoid", "exp",
+        "exp2",         "expm1",       "erf",    "relu",  "leaky_relu", "elu",     "celu",
+        "selu",         "gelu",        "silu",   "swish", "gelu_tanh",  "mish",    "softplus",
+        "softsign",     "square",      "atan",   "asinh", "sinh",       "cosh",    "hard_swish",
+        "hard_sigmoid", "log_sigmoid", "affine", "erfcx", "i0e",        "i1e"}) {
     check_gradients({.inputs = {"x:[3, 5]"}, .nodes = step_text(op, R"("x")", R"("y")")});
   }
-  for (const char* op : {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"}) {
+  for (const char* op :
+       {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "lgamma", "digamma"}) {
     check_gradients({.inputs = {"x:[3, 5]"},
                      .nodes = step_text(op, R"("x")", R"("y")"),
                      .low = 0.4,
                      .high = 2});
   }
-  for (const char* op : {"tan", "asin", "acos", "atanh"}) {
+  check_gradients({.inputs = {"x:[7]"},
+                   .nodes = step_text("ndtri", R"("x")", R"("y")"),
+                   .low = 0.1,
+                   .high = 0.9});
+  for (const char* op : {"tan", "asin", "acos", "atanh", "erfinv"}) {
     check_gradients({.inputs = {"x:[7]"},
                      .nodes = step_text(op, R"("x")", R"("y")"),
                      .low = -0.8,

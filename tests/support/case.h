@@ -56,6 +56,7 @@ enum class Tolerance : uint8_t {
   Arith,
   ArithDiv,
   Transc,
+  TranscOfTerms,  // relative to the sizes of the terms that it is the sum of
   Pow,
   Sum,
   Norm,

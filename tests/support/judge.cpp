@@ -81,12 +81,13 @@ class Judge {
         return 6 * u * magnitude;
       case Tolerance::Transc:
         return 4 * u + 32 * u * magnitude;
+      case Tolerance::TranscOfTerms:
+        return 4 * u + 32 * u * terms(i, magnitude);
       // |y ln x| is |ln(x^y)|, known from the result itself.
       case Tolerance::Pow:
         return 4 * u + (32 + 2 * std::fabs(std::log(std::max(magnitude, 1e-300)))) * u * magnitude;
       case Tolerance::Sum: {
-        const double sum = reference_.magnitudes.empty() ? magnitude : reference_.magnitudes[i];
-        return sum * u * (8 + 2 * std::sqrt(static_cast<double>(reference_.terms)));
+        return terms(i, magnitude) * u * (8 + 2 * std::sqrt(static_cast<double>(reference_.terms)));
       }
       case Tolerance::Norm:
         return 1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude;
@@ -98,6 +99,11 @@ class Judge {
         return (1e-5 + 4 * format_.half_ulp) * maxima_[i] + 1e-6 + 2e-5 * magnitude;
     }
     return 0;
+  }
+
+  // The sizes of the terms of element i, its own where the reference does not tell.
+  [[nodiscard]] double terms(size_t i, double magnitude) const {
+    return reference_.magnitudes.empty() ? magnitude : reference_.magnitudes[i];
   }
 
   const Tensor& reference_;

@@ -11,6 +11,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/check.h"
 #include "compiler/support/complex_bits.h"
+#include "compiler/support/special_functions.h"
 
 namespace rlx {
 namespace {
@@ -45,6 +46,7 @@ struct UnaryRow {
   UnaryInteger integer = nullptr;
   bool to_bool = false;                                    // result is bool; `real` gives 0 or 1
   std::string (*special)(const ScalarContext&) = nullptr;  // instead of `text`
+  double (*terms)(double) = nullptr;  // the sizes of what the result is a difference of
 };
 
 double sigmoid(double x) {
@@ -215,6 +217,29 @@ constexpr UnaryRow kUnaryRows[] = {
     {"acosh", "acosh(x) -> y", {}, DTypeSet::Float, "rlx_acosh($0)", RLX_REAL(std::acosh(x))},
     {"atanh", "atanh(x) -> y", {}, DTypeSet::Float, "rlx_atanh($0)", RLX_REAL(std::atanh(x))},
     {"erf", "erf(x) -> y", {}, DTypeSet::Float, "rlx_erf($0)", RLX_REAL(std::erf(x))},
+    {"lgamma", "lgamma(x) -> y", {}, DTypeSet::Float, "rlx_lgamma($0)", RLX_REAL(log_gamma(x))},
+    {"digamma",
+     "digamma(x) -> y",
+     {},
+     DTypeSet::Float,
+     "rlx_digamma($0)",
+     RLX_REAL(digamma(x)),
+     {},
+     nullptr,
+     false,
+     nullptr,
+     digamma_terms},
+    {"trigamma",
+     "trigamma(x) -> y",
+     {},
+     DTypeSet::Float,
+     "rlx_trigamma($0)",
+     RLX_REAL(trigamma(x))},
+    {"erfinv", "erfinv(x) -> y", {}, DTypeSet::Float, "rlx_erfinv($0)", RLX_REAL(inverse_erf(x))},
+    {"erfcx", "erfcx(x) -> y", {}, DTypeSet::Float, "rlx_erfcx($0)", RLX_REAL(scaled_erfc(x))},
+    {"ndtri", "ndtri(x) -> y", {}, DTypeSet::Float, "rlx_ndtri($0)", RLX_REAL(inverse_normal(x))},
+    {"i0e", "i0e(x) -> y", {}, DTypeSet::Float, "rlx_i0e($0)", RLX_REAL(scaled_bessel_i0(x))},
+    {"i1e", "i1e(x) -> y", {}, DTypeSet::Float, "rlx_i1e($0)", RLX_REAL(scaled_bessel_i1(x))},
     {"sigmoid", "sigmoid(x) -> y", {}, DTypeSet::Float, "rlx_sigmoid($0)", RLX_REAL(sigmoid(x))},
     {"log_sigmoid",
      "log_sigmoid(x) -> y",
@@ -408,6 +433,7 @@ bool evaluate_unary(EvaluateContext& ctx) {
     } else {
       y.floats[i] = value;
     }
+    if (row.terms != nullptr) y.magnitudes.push_back(row.terms(x.floats[i]));
   }
   return true;
 }
@@ -441,9 +467,10 @@ bool unary_gradient(GradientContext& ctx) {
   return true;
 }
 
-// Steps are flat wherever they have a slope.
+// Steps are flat wherever they have a slope. That of trigamma has no operator.
 using GradientRule = bool (*)(GradientContext&);
 GradientRule unary_gradient_of(std::string_view op) {
+  if (op == "trigamma") return nullptr;
   constexpr std::array<std::string_view, 5> kSteps = {"sign", "floor", "ceil", "trunc", "round"};
   return std::find(kSteps.begin(), kSteps.end(), op) == kSteps.end() ? unary_gradient : no_gradient;
 }

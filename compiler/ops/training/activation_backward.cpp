@@ -10,6 +10,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/check.h"
+#include "compiler/support/special_functions.h"
 
 namespace rlx {
 namespace {
@@ -45,6 +46,18 @@ double gelu_tanh_slope(double x) {
 double mish_slope(double x) {
   const double w = std::tanh(std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0));
   return w + x * logistic(x) * (1 - w * w);
+}
+
+double inverse_erf_slope(double x) {
+  const double y = inverse_erf(x);
+  return std::exp(y * y) / M_2_SQRTPI;
+}
+double inverse_normal_slope(double p) {
+  const double y = inverse_normal(p);
+  return std::sqrt(2 * M_PI) * std::exp(y * y / 2);
+}
+double i1e_slope(double x) {
+  return x == 0 ? 0.5 : scaled_bessel_i0(x) - scaled_bessel_i1(x) * (std::copysign(1, x) + 1 / x);
 }
 
 #define RLX_SLOPE(expression) \
@@ -84,6 +97,18 @@ constexpr SlopeRow kSlopes[] = {
     {"atanh", "($1 / (({1} - $0) * ({1} + $0)))", RLX_SLOPE(1 / (1 - x * x))},
     {"erf", "($1 * ({1.1283791670955126} * rlx_exp(-($0 * $0))))",
      RLX_SLOPE(M_2_SQRTPI* std::exp(-x* x))},
+    {"lgamma", "($1 * rlx_digamma($0))", RLX_SLOPE(digamma(x))},
+    {"digamma", "($1 * rlx_trigamma($0))", RLX_SLOPE(trigamma(x))},
+    {"erfinv", "($1 * ({0.8862269254527580} * rlx_exp(rlx_erfinv($0) * rlx_erfinv($0))))",
+     RLX_SLOPE(inverse_erf_slope(x))},
+    {"erfcx", "($1 * ({2} * $0 * rlx_erfcx($0) - {1.1283791670955126}))",
+     RLX_SLOPE(2 * x * scaled_erfc(x) - M_2_SQRTPI)},
+    {"ndtri", "($1 * ({2.5066282746310002} * rlx_exp({0.5} * rlx_ndtri($0) * rlx_ndtri($0))))",
+     RLX_SLOPE(inverse_normal_slope(x))},
+    {"i0e", "($1 * (rlx_i1e($0) - rlx_sign($0) * rlx_i0e($0)))",
+     RLX_SLOPE(scaled_bessel_i1(x) - ((x > 0) - (x < 0)) * scaled_bessel_i0(x))},
+    {"i1e", "($1 * ($0 == {0} ? {0.5} : rlx_i0e($0) - rlx_i1e($0) * (rlx_sign($0) + {1} / $0)))",
+     RLX_SLOPE(i1e_slope(x))},
     {"sigmoid", "($1 * (rlx_sigmoid($0) * rlx_sigmoid(-$0)))",
      RLX_SLOPE(logistic(x) * (1 - logistic(x)))},
     {"log_sigmoid", "($1 * rlx_sigmoid(-$0))", RLX_SLOPE(1 - logistic(x))},
