@@ -208,13 +208,20 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
       .requiredSubgroupSize = variant->subgroup_size()};
+  // Constant 0 of kernels for CPUs (shaders/vulkan/lib/prelude.inc); others have none.
+  const uint32_t threads =
+      require_size ? variant->subgroup_size() : context.physical.info.subgroup_size;
+  const VkSpecializationMapEntry entry = {.constantID = 0, .offset = 0, .size = sizeof threads};
+  const VkSpecializationInfo constants = {
+      .mapEntryCount = 1, .pMapEntries = &entry, .dataSize = sizeof threads, .pData = &threads};
   VkComputePipelineCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
       .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                 .pNext = require_size ? &size : nullptr,
                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                 .module = handle,
-                .pName = variant->entry_point()->c_str()},
+                .pName = variant->entry_point()->c_str(),
+                .pSpecializationInfo = &constants},
       .layout = kernels_[kernel].layout};
   // As all threads of a subgroup share its matrices.
   if (require_size && context.physical.full_subgroups &&

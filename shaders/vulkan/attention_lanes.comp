@@ -53,14 +53,14 @@ RLX_CAT(RLX_PAIR_FN_, RLX_V_PAIRS)(load_v_pair, RLX_V, RLX_DV)
     RLX_UNROLL for (int n = 0; n < RLX_PIECES(size); ++n) {                                               \
       row.near[n] = load_pair(base, at, (n * RLX_LANES + lane) * 2);                                      \
       row.far[n] = row.near[n];                                                                           \
-      if (gl_SubgroupSize < rlx_u32(RLX_LANES)) row.far[n] = load_pair(base, at, (n * RLX_LANES + lane + 4) * 2); \
+      if (rlx_subgroup_size < rlx_u32(RLX_LANES)) row.far[n] = load_pair(base, at, (n * RLX_LANES + lane + 4) * 2); \
     }                                                                                                     \
     return row;                                                                                           \
   }                                                                                                       \
   RLX_FN rlx_vec2 name##_pair(name##_row row, int pair) {                                                 \
     const rlx_u32 from = rlx_u32(pair % RLX_LANES);                                                       \
     const rlx_vec2 own = from < 4u ? row.near[pair / RLX_LANES] : row.far[pair / RLX_LANES];              \
-    return subgroupShuffle(own, gl_SubgroupSize < rlx_u32(RLX_LANES) ? from % 4u : from);                 \
+    return subgroupShuffle(own, rlx_subgroup_size < rlx_u32(RLX_LANES) ? from % 4u : from);                 \
   }
 RLX_SPREAD_FN(spread_k, load_k_pair, RLX_D)
 RLX_SPREAD_FN(spread_v, load_v_pair, RLX_DV)
@@ -83,7 +83,7 @@ shared rlx_rows scores[RLX_TILE_KEYS * RLX_LANES];
 RLX_MAIN {
   const RLX_INDEX group = RLX_INDEX(rlx_linear_group);
   if (group >= RLX_INDEX(RLX_GROUPS)) return;
-  const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);
+  const int thread = int(gl_SubgroupID * rlx_subgroup_size + gl_SubgroupInvocationID);
   const int first_row = int(group % RLX_INDEX(RLX_ROW_TILES)) * RLX_TILE_ROWS;
   const int last_row = min(first_row + RLX_TILE_ROWS, RLX_HEAD_ROWS) - 1;
   const RLX_INDEX kv_head = group / RLX_INDEX(RLX_ROW_TILES) % RLX_INDEX(RLX_KV_HEADS);

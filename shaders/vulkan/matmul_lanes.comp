@@ -232,7 +232,7 @@ RLX_MAIN {
 #include "generated/batch.inc"
   const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_CAT(rlx_bytes_, RLX_A));
   const rlx_ptr b = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_B));
-  const bool in_one_subgroup = gl_SubgroupSize >= rlx_u32(RLX_LANES);
+  const bool in_one_subgroup = rlx_subgroup_size >= rlx_u32(RLX_LANES);
   const rlx_u32 lane = in_one_subgroup ? gl_SubgroupInvocationID : rlx_local_index;
   const rlx_u32 first_row = tile.m * rlx_u32(RLX_TILE_M);
   const rlx_u32 first_column = tile.n * rlx_u32(RLX_TILE_N) + lane * 4u;
