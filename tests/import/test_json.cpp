@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON form: what it means, and what is refused with which message.
-#include <chrono>
+#include <ctime>
 #include <cmath>
 
 #include "tests/import/import_support.h"
@@ -266,13 +266,13 @@ TEST_CASE("60,000 params are read and bound in under a second") {
               R"(.weight", "dtype": "f32", "shape": [4, 4], "data": {"splat": 0.5}})";
   }
   const std::string json = relu_graph("\"params\": [" + params + "], ");
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: other work beside it does not count
   const Module module = bind_good(json);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   CHECK(module.weights.size() == 60'000);
-  WARN("60,000 params: " << seconds.count() << " s");
-  CHECK(seconds.count() <
-        5.0);  // the goal is 1 s in a release build; sanitizers and busy machines are slower
+  WARN("60,000 params: " << seconds << " s");
+  // The goal is 1 s in a release build, sanitizers are slower; what is quadratic takes minutes.
+  CHECK(seconds < 10);
 }
 
 TEST_CASE("every example of schema/README.md is a graph") {
