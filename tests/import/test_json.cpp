@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON form: what it means, and what is refused with which message.
-#include <ctime>
 #include <cmath>
+#include <ctime>
 
 #include "tests/import/import_support.h"
 
