@@ -12,16 +12,14 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import packages  # noqa: E402
 
-packages.need("onnx")
-
-import onnx.backend.test.cmd_tools as tools  # noqa: E402
-from onnx.backend.test.case import node  # noqa: E402
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER")
     args = parser.parse_args()
+    packages.need("onnx")
+    import onnx.backend.test.cmd_tools as tools
+    from onnx.backend.test.case import node
     cases = node.collect_testcases(None)  # of all operators
     tools.model_test.collect_testcases = lambda: cases
     tools.generate_data(argparse.Namespace(output=args.folder))
