@@ -48,6 +48,10 @@ std::string step_text(const Program& program, const Step& step) {
             to_string(access.range_bytes);
   }
   text += "\n";
+  for (const StepForm& form : step.forms) {
+    text += "    where " + to_string(form.size) + " is at most " + std::to_string(form.most) +
+            ": #" + std::to_string(index_of(form.kernel)) + " grid " + grid_text(form.grid) + "\n";
+  }
   for (const Step& other : step.alternatives) text += "   or " + step_text(program, other);
   return text;
 }

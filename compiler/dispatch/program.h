@@ -209,6 +209,15 @@ struct OfferNote {
   auto operator<=>(const OfferNote&) const = default;
 };
 
+// A kernel, with a grid, that a dispatch runs in place of its own where a size is at most `most`. It
+// takes the step's params and touches what the step does.
+struct StepForm {
+  Dim size;
+  int64_t most = 0;
+  KernelInstanceId kernel{};
+  Grid grid;
+};
+
 enum class StepKind : uint8_t { Dispatch, Copy, Fill, LibraryGemm };
 
 struct Step {
@@ -238,6 +247,8 @@ struct Step {
   // None or one: another way to do the same, for a tuner to decide on. It reads and writes what
   // this step does; a library's workspace is this step's alone.
   std::vector<Step> alternatives;
+  // For smaller sizes of a run, ascending by `most`, each below the bound of its size.
+  std::vector<StepForm> forms;
 };
 
 struct Program {
@@ -275,6 +286,17 @@ void for_each_step(const Program& program, const Visit& visit) {
     visit(step);
     for (const Step& other : step.alternatives) visit(other);
   }
+}
+
+// Calls visit(kernel, step) for each kernel that a dispatch may run: its own and those of its forms;
+// behind each step for those of its alternatives.
+template <typename Visit>
+void for_each_kernel(const Program& program, const Visit& visit) {
+  for_each_step(program, [&visit](const Step& step) {
+    if (!step.kernel) return;
+    visit(*step.kernel, step);
+    for (const StepForm& form : step.forms) visit(form.kernel, step);
+  });
 }
 
 // Stable text form, one line per buffer, kernel and step.

@@ -341,11 +341,11 @@ KernelSet gather_kernels(std::span<const TargetProgram> programs) {
     std::vector<std::optional<uint32_t>>& indices = set.index_of_instance.emplace_back();
     indices.resize(program->kernels.size());
     const bool halves = has_native_halves(*target, programs);
-    for_each_step(*program, [&, &owner = *program, kind = target->kind](const Step& step) {
-      if (!step.kernel) return;
-      std::optional<uint32_t>& index = indices[index_of(*step.kernel)];
+    for_each_kernel(*program, [&, &owner = *program, kind = target->kind](KernelInstanceId instance,
+                                                                          const Step& step) {
+      std::optional<uint32_t>& index = indices[index_of(instance)];
       if (!index) {
-        const Specialization& specialization = owner.kernels.at(index_of(*step.kernel));
+        const Specialization& specialization = owner.kernels.at(index_of(instance));
         const auto [entry, added] =
             known.try_emplace({specialization, halves}, narrow<uint32_t>(set.kernels.size()));
         if (added) {

@@ -214,6 +214,7 @@ class EntryBuilder {
     const auto tuned_driver = text(tuned_driver_);
     const std::vector<Offset<fb::Assertion>> asserted = build_assertions();
     const auto assertions = asserted.empty() ? 0 : builder.CreateVector(asserted);
+    const auto forms = forms_.empty() ? 0 : builder.CreateVectorOfStructs(forms_);
     index_->result_.has_free_sizes |= !sizes_.empty();
     index_->result_.region_count += schedule_->regions.size();
     return fb::CreateEntry(
@@ -221,7 +222,7 @@ class EntryBuilder {
         relocation_list, edge_list, schedule_->wave_count, schedule_->arena_bytes,
         schedule_->lower_bound_bytes, gemm_list, alternative_list, sizes, patches, ranges,
         profile_ ? flatbuffers::Optional<uint32_t>(*profile_) : flatbuffers::nullopt, regions,
-        tuned_device, tuned_driver, assertions);
+        tuned_device, tuned_driver, assertions, forms);
   }
 
  private:
@@ -410,6 +411,14 @@ class EntryBuilder {
     steps_.push_back(record_of(step, position, edge_first));
     for (const Step& other : step.alternatives)
       others_.push_back({.position = position, .record = record_of(other, position, edge_first)});
+    for (const StepForm& form : step.forms) add_form(position, form);
+  }
+
+  void add_form(uint32_t position, const StepForm& form) {
+    forms_.emplace_back(narrow<uint64_t>(form.most), position, kernel_of(form.kernel),
+                        sizes_.term(form.size), sizes_.term(form.grid.x), sizes_.term(form.grid.y),
+                        sizes_.term(form.grid.z));
+    if (target_ == TargetKind::Vulkan) note_limits(form.grid);
   }
 
   // `step` at a position of the schedule, whose edges begin at edge_first. Adds its relocations.
@@ -452,8 +461,12 @@ class EntryBuilder {
   uint32_t code_of(const Step& step) {
     if (step.kind == StepKind::LibraryGemm) return gemms_.add(step.gemm.value());
     if (step.kind != StepKind::Dispatch) return 0;
+    return kernel_of(step.kernel.value());
+  }
+
+  [[nodiscard]] uint32_t kernel_of(KernelInstanceId instance) const {
     const auto& instances = index_->content_->kernels->index_of_instance.at(program_index_);
-    return instances.at(index_of(step.kernel.value())).value();
+    return instances.at(index_of(instance)).value();
   }
 
   std::vector<Offset<fb::Alternative>> build_alternatives() {
@@ -500,16 +513,23 @@ class EntryBuilder {
   }
 
   void note_limits(const Step& step) {
-    note_limits(step, index_->result_.vulkan);
-    if (profile_) note_limits(step, index_->result_.profiles[*profile_].vulkan);
+    const auto note = [&step](PlanVulkanTarget& target) {
+      target.max_params_bytes =
+          std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
+    };
+    note(index_->result_.vulkan);
+    if (profile_) note(index_->result_.profiles[*profile_].vulkan);
+    note_limits(step.grid);
   }
 
-  static void note_limits(const Step& step, PlanVulkanTarget& target) {
-    target.max_params_bytes =
-        std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
-    target.max_grid[0] = std::max(target.max_grid[0], narrow<uint32_t>(step.grid.x.bound()));
-    target.max_grid[1] = std::max(target.max_grid[1], narrow<uint32_t>(step.grid.y.bound()));
-    target.max_grid[2] = std::max(target.max_grid[2], narrow<uint32_t>(step.grid.z.bound()));
+  void note_limits(const Grid& grid) {
+    const auto note = [&grid](PlanVulkanTarget& target) {
+      target.max_grid[0] = std::max(target.max_grid[0], narrow<uint32_t>(grid.x.bound()));
+      target.max_grid[1] = std::max(target.max_grid[1], narrow<uint32_t>(grid.y.bound()));
+      target.max_grid[2] = std::max(target.max_grid[2], narrow<uint32_t>(grid.z.bound()));
+    };
+    note(index_->result_.vulkan);
+    if (profile_) note(index_->result_.profiles[*profile_].vulkan);
   }
 
   std::vector<uint32_t> values_of(const std::vector<BufferId>& buffers) const {
@@ -532,6 +552,7 @@ class EntryBuilder {
   std::vector<Use> uses_;                      // per buffer
   std::vector<fb::Step> steps_;
   std::vector<Other> others_;
+  std::vector<fb::StepForm> forms_;
   GemmTable gemms_;
   SizeTable sizes_;
   std::vector<fb::Relocation> relocations_;
@@ -542,9 +563,8 @@ void IndexBuilder::gather_pointers() {
   const std::vector<PlanEntry> entries = content_->all_entries();
   for (size_t e = 0; e < entries.size(); ++e) {
     const std::optional<uint32_t> profile = profile_of(*entries[e].target);
-    for_each_step(*entries[e].program, [&](const Step& step) {
-      if (!step.kernel) return;
-      const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(*step.kernel));
+    for_each_kernel(*entries[e].program, [&](KernelInstanceId instance, const Step& step) {
+      const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(instance));
       if (profile) profile_uses_.at(kernel.value()) |= 1u << *profile;
       for (const Access& access : step.accesses)
         add_access(pointers_.at(kernel.value()), step, access);

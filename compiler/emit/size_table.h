@@ -35,6 +35,8 @@ class SizeTable {
   void patch(fb::PatchField field, uint32_t index, uint32_t part, const Dim& size);
   // The same of a symbol's value.
   void patch_symbol(fb::PatchField field, uint32_t index, uint32_t part, uint32_t symbol);
+  // The number of the term that is the size.
+  uint32_t term(const Dim& size) { return terms_.term(size); }
   // No field holds the size, but a run at which it has no value is refused.
   void require(const Dim& size) { terms_.term(size); }
   [[nodiscard]] bool empty() const { return patches_.empty(); }

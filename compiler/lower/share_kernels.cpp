@@ -56,6 +56,8 @@ void share_kernels(Program& program, const Program& worded) {
     Step& step = program.steps[i];
     step = other;
     step.kernel = program.intern(worded.kernels.at(index_of(*other.kernel)));
+    for (StepForm& form : step.forms)
+      form.kernel = program.intern(worded.kernels.at(index_of(form.kernel)));
     if (i == sharers.first_step) continue;
     step.reason += (step.reason.empty() ? "" : ", ") + std::string("shares the kernel of step ") +
                    std::to_string(sharers.first_step);

@@ -93,6 +93,11 @@ CUDA_MEMSET_NODE_PARAMS fill_of(const LinkedEntry& linked, const fb::Step& step)
 }
 
 // Whether an operation on ranges has nothing to do: a graph cannot hold it.
+// The code of a dispatch; null for other steps.
+const fb::Variant* variant_of(const StepCode& code, const fb::Step& step) {
+  return step.kind() == fb::StepKind::Dispatch ? code.modules.at(step.kernel()).variant : nullptr;
+}
+
 bool is_empty(const LinkedEntry& linked, const fb::Step& step) {
   return PlanView::relocations(*linked.entry, step)[0].length_bytes() == 0;
 }
@@ -573,16 +578,29 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
   const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
   for (const fb::Step& step : steps) {
     made.kinds_.push_back(step.kind());
-    made.runs_together_.push_back(step.kind() == fb::StepKind::Dispatch &&
-                                  code.modules.at(step.kernel()).variant->runs_together());
+    made.variants_.push_back(variant_of(code, step));
   }
+  made.serves_bindings_ = made.can_relink_all(code, *linked.entry);
   graph = std::move(made);
   return {};
 }
 
-bool EntryGraph::can_relink_all(const fb::Entry& entry) const {
+bool EntryGraph::can_relink(const StepCode& code, const fb::Entry& entry, uint32_t step) const {
+  const fb::Step& record = PlanView::steps(entry)[step];
+  if (record.kind() != kinds_[step] || record.kind() == fb::StepKind::LibraryGemm ||
+      PlanView::region_of(entry, step) != nullptr)
+    return false;
+  const fb::Variant* own = variants_[step];
+  const fb::Variant* wanted = variant_of(code, record);
+  if (wanted == nullptr) return true;
+  return !wanted->runs_together() && !own->runs_together() &&
+         wanted->cluster_x() == own->cluster_x() &&
+         wanted->waits_for_predecessors() == own->waits_for_predecessors();
+}
+
+bool EntryGraph::can_relink_all(const StepCode& code, const fb::Entry& entry) const {
   for (uint32_t step = 0; step < kinds_.size(); ++step) {
-    if (!can_relink(entry, step)) return false;
+    if (!can_relink(code, entry, step)) return false;
   }
   return true;
 }
@@ -594,6 +612,7 @@ Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint3
     case fb::StepKind::Dispatch: {
       Launch launch(code.modules.at(record.kernel()));
       RLX_RETURN_IF_ERROR(launch.link(code, linked, record));
+      variants_[step] = &launch.variant();
       return context.check(
           context.api.cuGraphExecKernelNodeSetParams_v2(exec_.get(), nodes_[step], &launch.node()),
           "cuGraphExecKernelNodeSetParams");

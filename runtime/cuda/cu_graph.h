@@ -68,14 +68,13 @@ class EntryGraph {
                        CUstream capture, EntryGraph& graph);
 
   // True where relink() suffices after addresses of the step's values changed, or with them the
-  // binding of the record that the graph was made of: the step is of the kind that it was, and no
-  // grid whose workgroups run at once, which is launched in another way where there is no room.
-  [[nodiscard]] bool can_relink(const fb::Entry& entry, uint32_t step) const {
-    const fb::StepKind kind = PlanView::steps(entry)[step].kind();
-    return kind == kinds_[step] && kind != fb::StepKind::LibraryGemm && !runs_together_[step] &&
-           PlanView::region_of(entry, step) == nullptr;
-  }
-  [[nodiscard]] bool can_relink_all(const fb::Entry& entry) const;
+  // binding of the record that the graph was made of: the step is of the kind that it was, its
+  // kernel one that is launched in the same way, and no grid whose workgroups run at once, which is
+  // launched in another way where there is no room.
+  [[nodiscard]] bool can_relink(const StepCode& code, const fb::Entry& entry, uint32_t step) const;
+  [[nodiscard]] bool can_relink_all(const StepCode& code, const fb::Entry& entry) const;
+  // The same for some bindings of its record at least.
+  [[nodiscard]] bool serves_bindings() const { return serves_bindings_; }
   // Gives a step its present params, grid and range, and the present addresses of its values.
   Status relink(const StepCode& code, const LinkedEntry& linked, uint32_t step);
 
@@ -89,7 +88,8 @@ class EntryGraph {
   OwnedGraphExec exec_;
   std::vector<CUgraphNode> nodes_;   // by step: what its successors wait for
   std::vector<fb::StepKind> kinds_;  // by step
-  std::vector<bool> runs_together_;  // by step: code all of whose workgroups run at once
+  std::vector<const fb::Variant*> variants_;  // by step: its code, of a dispatch
+  bool serves_bindings_ = false;
 };
 
 }  // namespace rlx::cuda

@@ -169,13 +169,14 @@ void CudaSession::link(uint32_t program) {
   const fb::Entry& unbound = unbound_record(program);
   // The graph of the binding whose place this one takes.
   EntryGraph graph = std::move(state.graph);
-  const bool is_own = state.unbound == &unbound && graph && graph.can_relink_all(record(program));
-  if (graph && !is_own && graph.can_relink_all(*state.unbound))
+  const bool is_own = state.unbound == &unbound && graph &&
+                      graph.can_relink_all(code(program), record(program));
+  if (graph && !is_own && graph.serves_bindings())
     spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
   state = {};
   state.unbound = &unbound;
   state.linked = linked(record(program), io(program));
-  state.graph = is_own ? std::move(graph) : take_spare(unbound, record(program));
+  state.graph = is_own ? std::move(graph) : take_spare(program);
   if (!state.graph) return;
   state.stale_steps.resize(PlanView::steps(record(program)).size());
   std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
@@ -201,7 +202,7 @@ Status CudaSession::make_spares() {
       Spare spare{.unbound = record, .graph = {}};
       RLX_RETURN_IF_ERROR(make_graph(device_plan_.code(view(), device_plan_.gemms()),
                                      linked(*record, slots), spare.graph));
-      if (spare.graph.can_relink_all(*record)) spares_.push_back(std::move(spare));
+      if (spare.graph.serves_bindings()) spares_.push_back(std::move(spare));
     }
   }
   return {};
@@ -221,10 +222,12 @@ void CudaSession::drop_surplus_spares() {
   }
 }
 
-EntryGraph CudaSession::take_spare(const fb::Entry& unbound, const fb::Entry& record) {
-  const auto found =
-      std::ranges::find(spares_, &unbound, [](const Spare& spare) { return spare.unbound; });
-  if (found == spares_.end() || !found->graph.can_relink_all(record)) return {};
+EntryGraph CudaSession::take_spare(uint32_t program) {
+  const auto found = std::ranges::find_if(spares_, [&](const Spare& spare) {
+    return spare.unbound == programs_[program].unbound &&
+           spare.graph.can_relink_all(code(program), record(program));
+  });
+  if (found == spares_.end()) return {};
   EntryGraph graph = std::move(found->graph);
   spares_.erase(found);
   return graph;
@@ -237,7 +240,7 @@ void CudaSession::use_time_of_run(uint32_t program) {
   const Current current(context_);
   if (!current.status().ok()) return;
   drop_surplus_spares();
-  if (has_spare(*state.unbound) || !state.graph.can_relink_all(*state.unbound)) return;
+  if (has_spare(*state.unbound) || !state.graph.serves_bindings()) return;
   // Where it cannot be made, the next binding tries again and tells.
   EntryGraph graph;
   if (make_graph(code(program), state.linked, graph).ok())
@@ -279,7 +282,9 @@ Status CudaSession::prepare_program(uint32_t program) {
   const bool relink =
       state.graph &&
       std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
-                  [&](uint32_t step) { return state.graph.can_relink(*state.linked.entry, step); });
+                  [&](uint32_t step) {
+                    return state.graph.can_relink(code(program), *state.linked.entry, step);
+                  });
   if (relink) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));

@@ -57,8 +57,8 @@ class CudaSession final : public SessionBase {
   [[nodiscard]] bool has_spare(const fb::Entry& unbound) const;
   // Leaves a few of each record. At no time are there more of a record than its bindings had.
   void drop_surplus_spares();
-  // Without one, or where it cannot become that of `record`, a binding: an empty graph.
-  EntryGraph take_spare(const fb::Entry& unbound, const fb::Entry& record);
+  // Without one that can become the graph of the program, a binding: an empty one.
+  EntryGraph take_spare(uint32_t program);
   // Where values of a record lie whose inputs and outputs are at `io`.
   [[nodiscard]] LinkedEntry linked(const fb::Entry& record, std::span<const IoSlot> io) const;
   // The products of a binding described to the library. The context is current.

@@ -169,6 +169,10 @@ std::span<const fb::Patch> patches_of(const fb::Entry& entry) {
   return structs_or_none(entry.patches());
 }
 
+std::span<const fb::StepForm> forms_of(const fb::Entry& entry) {
+  return structs_or_none(entry.forms());
+}
+
 std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan) {
   std::vector<uint64_t> symbols;
   for (const fb::Symbol* symbol : *plan.symbols())

@@ -26,6 +26,8 @@ inline bool has_free_sizes(const fb::Entry& entry) {
   return !patches_of(entry).empty();
 }
 
+std::span<const fb::StepForm> forms_of(const fb::Entry& entry);
+
 std::span<const fb::SymbolRange> ranges_of(const fb::Entry& entry);
 // A value per symbol of a plan: its own where it is bound, its maximum where it is free.
 std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan);

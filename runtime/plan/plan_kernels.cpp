@@ -3,6 +3,7 @@
 #include "runtime/plan/plan_kernels.h"
 
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx {
 namespace {
@@ -11,6 +12,7 @@ void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
   for (const fb::Step& step : PlanView::steps(entry)) {
     if (step.kind() == fb::StepKind::Dispatch) used[step.kernel()] = true;
   }
+  for (const fb::StepForm& form : forms_of(entry)) used[form.kernel()] = true;
 }
 
 }  // namespace

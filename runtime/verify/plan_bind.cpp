@@ -2,6 +2,8 @@
 // Binding of free symbols: an entry's sizes put into a copy of index and params, and the program
 // that this makes verified by the rules of any other.
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "runtime/base/text.h"
 #include "runtime/plan/free_sizes.h"
@@ -108,7 +110,7 @@ class PlanBinder {
       std::vector<std::byte>& copy = made_->bound_images_.emplace_back(image.bytes);
       auto& entry = *flatbuffers::GetMutableRoot<fb::Entry>(copy.data());
       put_in_place(*image.record, entry);
-      patch(sizes, entry);
+      patch(sizes, *image.record, entry);
       if (faults_.empty()) verify(largest, entry);
     }
     if (faults_.empty()) return {};
@@ -130,7 +132,7 @@ class PlanBinder {
     }
   }
 
-  void patch(std::span<const uint64_t> sizes, fb::Entry& entry) {
+  void patch(std::span<const uint64_t> sizes, const fb::Entry& record, fb::Entry& entry) {
     const std::span<const fb::Patch> patches = patches_of(entry);
     for (const fb::Patch& patch : patches) {
       faults_.charge(kWorkPerTable);
@@ -139,10 +141,32 @@ class PlanBinder {
       set_patched_field(entry, patch, params, sizes[patch.size()]);
     }
     is_own_.clear();
+    take_forms(sizes, forms_of(record), entry);
     for (uint32_t s = 0; s < entry.steps()->size(); ++s) {
       fb::Step& step = *entry.mutable_steps()->GetMutableObject(s);
       if (is_empty(entry, step)) step.mutate_kind(fb::StepKind::Skip);
     }
+  }
+
+  // Gives steps the kernels and grids of the forms that serve these sizes.
+  void take_forms(std::span<const uint64_t> sizes, std::span<const fb::StepForm> forms,
+                  fb::Entry& entry) {
+    std::optional<uint32_t> taken;
+    for (const fb::StepForm& form : forms) {
+      faults_.charge(kWorkPerRecord);
+      if (taken == form.step() || sizes[form.size()] > form.most()) continue;
+      taken = form.step();
+      fb::Step& step = *entry.mutable_steps()->GetMutableObject(form.step());
+      step.mutate_kernel(form.kernel());
+      step.mutate_grid_x(grid_size(sizes[form.grid_x()]));
+      step.mutate_grid_y(grid_size(sizes[form.grid_y()]));
+      step.mutate_grid_z(grid_size(sizes[form.grid_z()]));
+    }
+  }
+
+  // One that no grid has becomes the largest that can be told, which no target allows.
+  static uint32_t grid_size(uint64_t size) {
+    return static_cast<uint32_t>(std::min<uint64_t>(size, std::numeric_limits<uint32_t>::max()));
   }
 
   // Steps may share their params as long as they are equal.
@@ -182,6 +206,7 @@ class PlanBinder {
 RecordImage image_of(const fb::Entry& record) {
   fb::EntryT unpacked;
   record.UnPackTo(&unpacked);
+  unpacked.forms.clear();  // a binding has taken them
   flatbuffers::FlatBufferBuilder builder;
   builder.ForceDefaults(true);  // what a binding changes is stored
   builder.Finish(fb::CreateEntry(builder, &unpacked));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/plan_view.h"
 #include "runtime/verify/verify.h"
 #include "runtime/verify/verify_work.h"
@@ -91,18 +92,30 @@ class EntryParts {
   [[nodiscard]] std::string short_value_name(size_t value) const;  // value 3 "h"
 };
 
-// A step, or the alternative of one.
+// A step, or the alternative of one, or one with the kernel of a form.
 struct StepPlace {
   const EntryParts& entry;
   size_t number;
   const fb::Step& step;
   bool is_alternative = false;
+  bool is_form = false;
 
   [[nodiscard]] std::string name() const;  // entry "main", step 12 (matmul), alternative
 };
 
 // The steps of an entry, then its alternatives. Valid once rule group 2 has passed.
 std::vector<StepPlace> all_places(const EntryParts& entry);
+
+// Calls visit(place) for each form of a step: the step with its kernel, but not with its grid.
+// Valid once rule group 2 has passed.
+template <typename Visit>
+void for_each_form(const EntryParts& entry, const Visit& visit) {
+  for (const fb::StepForm& form : forms_of(entry.entry)) {
+    fb::Step step = entry.steps[form.step()];
+    step.mutate_kernel(form.kernel());
+    visit(StepPlace{.entry = entry, .number = form.step(), .step = step, .is_form = true});
+  }
+}
 
 // The generated weights of a plan that are not empty, which share no bytes with any other, and who
 // needs them filled: entries that read them, states that begin as one.
@@ -185,6 +198,8 @@ void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults
 void verify_record_profile(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 // Of a step or alternative: kind, kernel or gemm, and the lists that it points into.
 void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults);
+// The forms of an entry's steps, of group 14; part of verify_entry_tables.
+void verify_form_tables(const EntryParts& entry, Faults& faults);
 // Gemms and alternatives of an entry; part of verify_entry_tables.
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 // Of group 16 all but what verify_access_order finds; part of verify_entry_tables.

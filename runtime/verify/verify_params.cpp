@@ -207,6 +207,10 @@ void verify_entry_params(const PlanParts& parts, const EntryParts& entry, Faults
     if (faults.full()) return;
     verify_place(parts, place, faults);
   }
+  for_each_form(entry, [&](const StepPlace& place) {
+    faults.charge(kWorkPerRecord * (2 + 4 * uint64_t{place.step.relocation_count()}));
+    if (!faults.full()) verify_place(parts, place, faults);
+  });
   if (faults.empty()) verify_alternatives(entry, faults);
   if (faults.empty()) verify_index_errors(entry, faults);
 }

@@ -121,6 +121,26 @@ void verify_maximum(const PlanParts& parts, const EntryParts& entry, Faults& fau
   }
 }
 
+void verify_forms_at_maximum(const EntryParts& entry, Faults& faults) {
+  const std::vector<uint64_t> symbols = symbols_at_maximum(entry.plan, entry.entry);
+  const std::vector<uint64_t> sizes = verified_sizes(entry, symbols, faults);
+  if (!faults.empty()) return;
+  for (const fb::StepForm& form : forms_of(entry.entry)) {
+    if (sizes[form.size()] > form.most() || faults.full()) continue;
+    faults.add(VerifyRule::FormMaximum, entry.step_name(form.step()), " has a form for ",
+               size_text(entry.plan, size_terms(entry.entry), form.size()), " up to ", form.most(),
+               ", which is ", sizes[form.size()], " at ", symbols_text(entry.plan, symbols));
+  }
+}
+
+bool good_form(const EntryParts& entry, const fb::StepForm& form) {
+  const size_t terms = size_terms(entry.entry).size();
+  return form.step() < entry.steps.size() &&
+         entry.steps[form.step()].kind() == fb::StepKind::Dispatch &&
+         form.kernel() < entry.plan.kernels()->size() && form.size() < terms &&
+         form.grid_x() < terms && form.grid_y() < terms && form.grid_z() < terms;
+}
+
 bool good_range(const fb::Plan& plan, const fb::SymbolRange& range) {
   if (range.symbol() >= plan.symbols()->size()) return false;
   const fb::Symbol& symbol = *plan.symbols()->Get(range.symbol());
@@ -188,6 +208,21 @@ bool same_free_dims(const EntryParts& a, const EntryParts& b) {
          same_list(*a.entry.outputs(), *b.entry.outputs());
 }
 
+void verify_form_tables(const EntryParts& entry, Faults& faults) {
+  const std::span<const fb::StepForm> forms = forms_of(entry.entry);
+  faults.charge(kWorkPerRecord * forms.size());
+  for (uint32_t i = 0; i < forms.size() && !faults.full(); ++i) {
+    const fb::StepForm& form = forms[i];
+    const auto order = [](const fb::StepForm& f) { return std::tuple(f.step(), f.most()); };
+    if (good_form(entry, form) && (i == 0 || order(forms[i - 1]) < order(form))) continue;
+    faults.add(VerifyRule::FormRecord, entry.name(), ", form ", i, " gives step ", form.step(),
+               " kernel ", form.kernel(), " for size ", form.size(), " up to ", form.most(),
+               " with grid sizes ", form.grid_x(), ", ", form.grid_y(), ", ", form.grid_z(),
+               ", wanted a dispatch, a kernel and sizes that there are, ascending by step and by "
+               "the size up to which a form serves");
+  }
+}
+
 void verify_patches(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   verify_ranges(entry, faults);
   if (!faults.empty()) return;
@@ -200,6 +235,7 @@ void verify_patches(const PlanParts& parts, const EntryParts& entry, Faults& fau
   verify_terms(entry, faults);
   if (faults.empty()) verify_patch_forms(entry, faults);
   if (faults.empty()) verify_maximum(parts, entry, faults);
+  if (faults.empty()) verify_forms_at_maximum(entry, faults);
 }
 
 }  // namespace rlx

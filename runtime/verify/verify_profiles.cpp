@@ -76,17 +76,20 @@ class ProfileCode {
   void verify(const EntryParts& record) {
     const flatbuffers::Optional<uint32_t> profile = record.entry.profile();
     if (!profile.has_value()) return;
-    faults_.charge(kWorkPerRecord * record.steps.size());
+    faults_.charge(kWorkPerRecord * (record.steps.size() + forms_of(record.entry).size()));
     for (const StepPlace& place : all_places(record)) {
-      if (place.step.kind() != fb::StepKind::Dispatch) continue;
-      uint32_t& checked = checked_[place.step.kernel()];
-      if ((checked >> *profile & 1) != 0) continue;
-      checked |= 1u << *profile;
-      verify_kernel(place.step.kernel(), *profile);
+      if (place.step.kind() == fb::StepKind::Dispatch) verify_once(place.step.kernel(), *profile);
     }
+    for (const fb::StepForm& form : forms_of(record.entry)) verify_once(form.kernel(), *profile);
   }
 
  private:
+  void verify_once(uint32_t kernel, uint32_t profile) {
+    if ((checked_[kernel] >> profile & 1) != 0) return;
+    checked_[kernel] |= 1u << profile;
+    verify_kernel(kernel, profile);
+  }
+
   void verify_kernel(uint32_t number, uint32_t profile) {
     const fb::Kernel& kernel = *parts_.plan.kernels()->Get(number);
     const PlanVulkanTarget& needs = parts_.header.profiles[profile].vulkan;

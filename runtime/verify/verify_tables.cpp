@@ -418,6 +418,7 @@ void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults
   verify_io(entry, faults);
   verify_steps(parts, entry, faults);
   verify_gemm_tables(parts, entry, faults);
+  if (faults.empty()) verify_form_tables(entry, faults);
   if (faults.empty()) verify_region_tables(parts, entry, faults);
 }
 

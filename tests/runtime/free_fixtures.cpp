@@ -37,6 +37,54 @@ Fixture patch_fixture(VerifyRule rule, std::string what, fb::Patch patch) {
   return free_fixture(rule, std::move(what), [patch](SpecEntry& e) { add_patch(e, patch); });
 }
 
+// Of step 1 of free_plan(), the dispatch, up to 8 of seq: its own kernel with a grid of four times
+// what seq is.
+fb::StepForm good_form(uint64_t most = 8) {
+  return {most, 1, 0, kSeqTerm, 7, kFourTerm, kFourTerm};
+}
+
+Fixture form_fixture(VerifyRule rule, std::string what, std::vector<fb::StepForm> forms) {
+  return free_fixture(rule, std::move(what), [forms](SpecEntry& e) { e.forms = forms; });
+}
+
+std::vector<Fixture> form_fixtures() {
+  using Rule = VerifyRule;
+  const auto other_kernel = [](Rule rule, std::string what, std::function<void(SpecKernel&)> edit) {
+    return Fixture{.rule = rule,
+                   .what = std::move(what),
+                   .edit =
+                       [edit = std::move(edit)](PlanSpec& spec) {
+                         spec.kernels.push_back(SpecKernel(spec.kernels[0]));
+                         edit(spec.kernels[1]);
+                         spec.entries[0].forms = {{8, 1, 1, kSeqTerm, 7, kFourTerm, kFourTerm}};
+                       },
+                   .base = free_plan};
+  };
+  return {
+      form_fixture(Rule::FormRecord, "a form of a copy",
+                   {{8, 0, 0, kSeqTerm, 7, kFourTerm, kFourTerm}}),
+      form_fixture(Rule::FormRecord, "a form of a step that there is not",
+                   {{8, 3, 0, kSeqTerm, 7, kFourTerm, kFourTerm}}),
+      form_fixture(Rule::FormRecord, "a form's kernel that there is not",
+                   {{8, 1, 1, kSeqTerm, 7, kFourTerm, kFourTerm}}),
+      form_fixture(Rule::FormRecord, "a form by a size that there is not",
+                   {{8, 1, 0, 8, 7, kFourTerm, kFourTerm}}),
+      form_fixture(Rule::FormRecord, "a form's grid that there is not",
+                   {{8, 1, 0, kSeqTerm, 7, kFourTerm, 8}}),
+      form_fixture(Rule::FormRecord, "forms out of order", {good_form(8), good_form(4)}),
+      form_fixture(Rule::FormRecord, "a form twice", {good_form(8), good_form(8)}),
+      form_fixture(Rule::FormMaximum, "a form at the maximum", {good_form(16)}),
+      other_kernel(Rule::ParamsBytes, "a form's kernel of more params",
+                   [](SpecKernel& kernel) { kernel.params_bytes = 40; }),
+      other_kernel(Rule::RelocationMode, "a form's kernel that writes what the step reads",
+                   [](SpecKernel& kernel) { kernel.accesses[1].mode = fb::AccessMode::Write; }),
+      other_kernel(Rule::RelocationBytes, "a form's kernel that wants more bytes",
+                   [](SpecKernel& kernel) { kernel.accesses[0].min_bytes = 512; }),
+      other_kernel(Rule::VariantMissing, "a form's kernel without code",
+                   [](SpecKernel& kernel) { kernel.variants.clear(); }),
+  };
+}
+
 std::vector<Fixture> term_fixtures() {
   return {
       term_fixture("an unknown operation", {0, 0, 0, static_cast<SizeOp>(10)}),
@@ -396,6 +444,11 @@ std::vector<BindingFixture> binding_fixtures() {
     e.sizes.emplace_back(0, 9, 10, SizeOp::Multiply);
   };
   return {
+      at({4, 8}, Rule::GridLimit, "a form with a grid of 2^33",
+         [](SpecEntry& e) {
+           e.sizes.emplace_back(uint64_t{1} << 33, 0, 0, SizeOp::Constant);
+           e.forms = {{8, 1, 0, kSeqTerm, 8, kFourTerm, kFourTerm}};
+         }),
       at({4, 8}, Rule::SizeValue, "an overflow below the maximum",
          [=](SpecEntry& e) { add_rest(e, uint64_t{1} << 62); }),
       at({1, 16}, Rule::SizeValue, "a negative number below the maximum",
@@ -464,7 +517,7 @@ std::vector<BindingFixture> binding_fixtures() {
 std::vector<Fixture> free_fixtures() {
   std::vector<Fixture> all = term_fixtures();
   for (const auto& fixtures :
-       {reach_fixtures(), map_size_fixtures(), patch_fixtures(), range_fixtures()})
+       {reach_fixtures(), map_size_fixtures(), patch_fixtures(), form_fixtures(), range_fixtures()})
     all.insert(all.end(), fixtures.begin(), fixtures.end());
   return all;
 }

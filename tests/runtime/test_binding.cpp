@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of bindings: what a plan becomes at values of its free symbols, and what is refused.
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 
 #include "runtime/plan/free_sizes.h"
+#include "runtime/plan/plan_kernels.h"
 #include "runtime/plan/plan_view.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
@@ -58,6 +60,27 @@ TEST_CASE("a_binding_has_the_sizes_of_its_symbols") {
   CHECK(PlanView::value(plan->entry(0), 1).size_bytes() == 256);
   CHECK(count_of(*plan, PlanView::steps(plan->entry(0))[1]) == 64);
   CHECK(bound->step_names(entry, 1).node == "main.node1");
+}
+
+TEST_CASE("a_step_takes_the_first_form_that_serves_a_size") {
+  PlanSpec spec = free_plan();
+  for (int i = 0; i < 2; ++i) spec.kernels.push_back(SpecKernel(spec.kernels[0]));
+  // By seq, term 1: kernel 2 up to 4, kernel 1 up to 8, with grids [seq * 4, 4, 4] and [4, 4, seq].
+  spec.entries[0].forms = {{4, 1, 2, 1, 7, 3, 3}, {8, 1, 1, 1, 3, 3, 1}};
+  const std::shared_ptr<const PlanView> plan = opened(spec);
+  CHECK(used_kernels(*plan, fb::TargetKind::Vulkan) == std::vector<uint32_t>{0, 1, 2});
+  const auto step_at = [&plan](uint64_t seq) {
+    const std::shared_ptr<const PlanView> bound = bound_at(*plan, {4, seq});
+    CHECK(forms_of(bound->entry(0)).empty());
+    const fb::Step step = PlanView::steps(bound->entry(0))[1];
+    return std::array{step.kernel(), step.grid_x(), step.grid_y(), step.grid_z()};
+  };
+  CHECK(step_at(1) == std::array{2u, 4u, 4u, 4u});
+  CHECK(step_at(4) == std::array{2u, 16u, 4u, 4u});
+  CHECK(step_at(5) == std::array{1u, 4u, 4u, 5u});
+  CHECK(step_at(8) == std::array{1u, 4u, 4u, 8u});
+  CHECK(step_at(9) == std::array{0u, 1u, 1u, 1u});
+  CHECK(step_at(16) == std::array{0u, 1u, 1u, 1u});
 }
 
 TEST_CASE("steps_that_a_binding_leaves_nothing_to_do_are_skipped") {

@@ -96,7 +96,7 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
       regions.empty() ? nullptr : &regions,
       entry.tuned_device.empty() ? nullptr : entry.tuned_device.c_str(),
       entry.tuned_driver.empty() ? nullptr : entry.tuned_driver.c_str(),
-      assertions.empty() ? nullptr : &assertions);
+      assertions.empty() ? nullptr : &assertions, entry.forms.empty() ? nullptr : &entry.forms);
 }
 
 // Code blobs one behind the other, equal ones once.

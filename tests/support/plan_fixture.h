@@ -165,6 +165,7 @@ struct SpecEntry {
   std::string tuned_device = {};
   std::string tuned_driver = {};
   std::vector<SpecAssertion> assertions = {};
+  std::vector<fb::StepForm> forms = {};
 };
 
 struct SpecOffer {

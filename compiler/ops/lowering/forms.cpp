@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <set>
 #include <string>
 
 #include "compiler/support/check.h"
@@ -87,6 +91,129 @@ size_t take_form(LowerContext& ctx, std::string_view chooser, const std::vector<
   choice.taken = forms[taken].name;
   ctx.program().form_choices.push_back(std::move(choice));
   return taken;
+}
+
+std::vector<int64_t> form_sizes(const Dim& size) {
+  constexpr int64_t kLeast = 8;  // no tile is smaller
+  const int64_t least = std::max(kLeast, size.range().least);
+  std::vector<int64_t> sizes = {size.bound()};
+  for (int64_t power = std::bit_floor(static_cast<uint64_t>(size.bound())); power >= 2; power /= 2) {
+    for (const int64_t value : {power / 2 * 3, power}) {
+      if (value < sizes.back() && sizes.back() > least) sizes.push_back(value);
+    }
+  }
+  return sizes;
+}
+
+namespace {
+
+// How far a set of forms is from the least time at each size: the mean square of the factors, so
+// that the worst sizes count most.
+double excess_of(const std::vector<double>& times, const std::vector<double>& least) {
+  double sum = 0;
+  for (size_t i = 0; i < least.size(); ++i) sum += std::pow(times[i] / least[i], 2);
+  return sum / static_cast<double>(least.size());
+}
+
+std::vector<double> less_of(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> less(a.size());
+  std::ranges::transform(a, b, less.begin(), [](double x, double y) { return std::min(x, y); });
+  return less;
+}
+
+// What a form binds, and where.
+bool are_exchangeable(const Step& a, const Step& b) {
+  const auto same_access = [](const Access& one, const Access& other) {
+    return one.position == other.position && one.buffer == other.buffer && one.mode == other.mode &&
+           one.alignment_bytes == other.alignment_bytes &&
+           to_string(one.offset_bytes) == to_string(other.offset_bytes) &&
+           to_string(one.range_offset_bytes) == to_string(other.range_offset_bytes) &&
+           to_string(one.range_bytes) == to_string(other.range_bytes);
+  };
+  const auto same_word = [](const SizeWord& one, const SizeWord& other) {
+    return one.position == other.position && one.symbol == other.symbol;
+  };
+  return a.kind == StepKind::Dispatch && b.kind == StepKind::Dispatch && a.params == b.params &&
+         std::ranges::equal(a.accesses, b.accesses, same_access) &&
+         std::ranges::equal(a.sizes, b.sizes, same_word);
+}
+
+}  // namespace
+
+std::vector<double> least_times(const std::vector<std::vector<double>>& microseconds) {
+  RLX_CHECK(!microseconds.empty(), "a form");
+  std::vector<double> least = microseconds.front();
+  for (const std::vector<double>& times : microseconds) least = less_of(least, times);
+  RLX_CHECK(std::ranges::all_of(least, [](double time) { return std::isfinite(time); }),
+            "a form for every size");
+  return least;
+}
+
+namespace {
+
+struct FormSet {
+  std::vector<size_t> forms;
+  double excess = std::numeric_limits<double>::infinity();
+};
+
+// The forms of one launch that together come nearest to the least times; none where a size is left.
+FormSet few_forms(const std::vector<std::vector<double>>& microseconds,
+                  std::span<const int64_t> launches, int64_t launch,
+                  const std::vector<double>& least) {
+  // Each form is a kernel to compile, for every shape of the network.
+  constexpr size_t kMost = 8;
+  constexpr double kWorth = 0.995;  // of the excess without the form
+  FormSet set;
+  std::vector<double> times(least.size(), std::numeric_limits<double>::infinity());
+  while (set.forms.size() < kMost) {
+    size_t best = 0;
+    double best_excess = std::numeric_limits<double>::infinity();
+    for (size_t form = 0; form < microseconds.size(); ++form) {
+      if (launches[form] != launch) continue;
+      const double with_form = excess_of(less_of(times, microseconds[form]), least);
+      if (with_form < best_excess) best_excess = with_form, best = form;
+    }
+    if (!std::isfinite(best_excess) || best_excess > kWorth * set.excess) break;
+    set.forms.push_back(best);
+    times = less_of(times, microseconds[best]);
+    set.excess = best_excess;
+  }
+  return set;
+}
+
+}  // namespace
+
+std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseconds,
+                               std::span<const int64_t> launches) {
+  RLX_CHECK(launches.size() == microseconds.size(), "how each form is launched");
+  const std::vector<double> least = least_times(microseconds);
+  FormSet taken;
+  for (const int64_t launch : std::set<int64_t>(launches.begin(), launches.end())) {
+    FormSet set = few_forms(microseconds, launches, launch, least);
+    if (set.excess < taken.excess) taken = std::move(set);
+  }
+  RLX_CHECK(!taken.forms.empty(), "a form for every size");
+  std::vector<Stretch> found;
+  for (size_t i = 0; i < least.size(); ++i) {
+    const size_t form = *std::ranges::min_element(
+        taken.forms, {}, [&microseconds, i](size_t f) { return microseconds[f][i]; });
+    const bool goes_on =
+        !found.empty() && microseconds[found.back().form][i] <= microseconds[form][i];
+    if (!goes_on) found.push_back({.first_size = i, .form = form});
+  }
+  return found;
+}
+
+void join_form(Program& program, size_t step, size_t end, const Dim& size, int64_t most) {
+  std::vector<Step>& steps = program.steps;
+  if (end == step + 1 && steps.size() == end + 1 && are_exchangeable(steps[step], steps[end])) {
+    const Step& form = steps[end];
+    steps[step].forms.push_back(
+        {.size = size, .most = most, .kernel = *form.kernel, .grid = form.grid});
+    steps[step].reason +=
+        "; where " + to_string(size) + " is at most " + std::to_string(most) + ": " + form.reason;
+  }
+  steps.resize(end);
 }
 
 }  // namespace rlx

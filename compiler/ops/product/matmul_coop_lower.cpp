@@ -133,10 +133,8 @@ std::vector<CoopProblem> window_problems(DType dtype, const Dim& m, int64_t n, i
   });
 }
 
-bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem> sizes,
-          const WindowLines* lines) {
-  const CoopProblem problem = sizes.front();
-  const CoopChoice choice = take_form(ctx, "matmul_coop", coop_candidates(sizes, ctx.device()));
+void emit_choice(LowerContext& ctx, const Product& product, const CoopProblem& problem,
+                 const WindowLines* lines, const CoopChoice& choice) {
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
@@ -169,6 +167,21 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
+}
+
+bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem> sizes,
+          const WindowLines* lines) {
+  const CoopProblem largest = sizes.front();
+  const auto emit_one = [&](const CoopChoice& choice) {
+    emit_choice(ctx, product, largest, lines, choice);
+  };
+  // Steps that join splits are there at all sizes or at none.
+  if (has_free_lines(product) && choose_coop(sizes, ctx.device()).splits == 1) {
+    emit_forms(ctx, "matmul_coop", product.m,
+               coop_candidates(largest, form_sizes(product.m), ctx.device()), emit_one);
+  } else {
+    emit_one(take_form(ctx, "matmul_coop", coop_candidates(sizes, ctx.device())));
+  }
   return true;
 }
 

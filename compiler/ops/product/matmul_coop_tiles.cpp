@@ -241,6 +241,26 @@ std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem
   return candidates;
 }
 
+std::vector<std::vector<CoopChoice>> coop_candidates(const CoopProblem& problem,
+                                                     std::span<const int64_t> lines,
+                                                     const DeviceModel& device) {
+  constexpr CoopChoice kNone = {.microseconds = std::numeric_limits<double>::infinity()};
+  std::vector<std::vector<CoopChoice>> candidates;
+  const auto tiles = problem.in_parts ? std::span<const CoopTile>(kPartTiles) : kTiles;
+  for (const CoopTile& tile : tiles) {
+    for (const uint32_t ahead : kAhead) {
+      std::vector<CoopChoice>& at_lines = candidates.emplace_back();
+      for (const int64_t m : lines) {
+        CoopProblem size = problem;
+        size.m = m;
+        const auto choices = tiled_at_all({&size, 1}, tile, 1, ahead, device);
+        at_lines.push_back(choices ? choices->front() : kNone);
+      }
+    }
+  }
+  return candidates;
+}
+
 CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device) {
   const auto candidates = coop_candidates(sizes, device);
   return least_excess(candidates, [](const CoopChoice& choice) { return choice.microseconds; });

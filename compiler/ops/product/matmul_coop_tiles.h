@@ -50,6 +50,7 @@ struct CoopChoice {
   int64_t groups = 0;       // workgroups: tiles * splits * batches
   double microseconds = 0;  // estimated
 
+  [[nodiscard]] static int64_t cluster() { return 1; }
   // "64x64 tiles, 8 subgroups, 1 stage of 128, 3 loaded ahead, split-k 2, 512 workgroups".
   [[nodiscard]] std::string text() const;
 };
@@ -57,6 +58,11 @@ struct CoopChoice {
 // Each tile with each split and number of panels ahead that fit, for a problem at several sizes,
 // which differ in m, n and batches and begin with the largest.
 std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
+                                                     const DeviceModel& device);
+// The same for the problem with other numbers of lines m and without splits, the time infinite where
+// one does not fit.
+std::vector<std::vector<CoopChoice>> coop_candidates(const CoopProblem& problem,
+                                                     std::span<const int64_t> lines,
                                                      const DeviceModel& device);
 // Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
 // of equal ones the first of the table. Its numbers are those at the first size.

@@ -124,6 +124,11 @@ bool has_free_sizes(const FusedProduct& fused) {
          std::any_of(product.batch.begin(), product.batch.end(), is_free);
 }
 
+bool has_free_lines(const Product& product) {
+  return product.m.is_free() && !product.n.is_free() && !product.k.is_free() &&
+         !batch_count(product).is_free();
+}
+
 DType accumulator_of(DType operand) {
   if (operand == DType::f64) return DType::f64;
   return is_float(operand) ? DType::f32 : DType::i32;

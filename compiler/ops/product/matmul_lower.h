@@ -71,6 +71,8 @@ struct FusedProduct {
   std::optional<AddedOperand> second_bias = {};
 };
 bool has_free_sizes(const FusedProduct& fused);
+// Whether a run gives its lines m and nothing else.
+bool has_free_lines(const Product& product);
 
 // f32, f64 or i32: the type in which products of these operands accumulate.
 DType accumulator_of(DType operand);

@@ -54,6 +54,44 @@ std::vector<MmaProblem> problems_of(const OfferContext& at, const Product& produ
   return at_sampled_sizes({product.m, product.n, batch_count(product)}, problem_at);
 }
 
+void emit_choice(LowerContext& ctx, const Product& product, const MmaProblem& problem,
+                 const MmaChoice& choice) {
+  const Pieces a = pieces_of(ctx, product.a, product.m, product.k, kLeastPieceBytes).value();
+  const Pieces b = pieces_of(ctx, product.b, product.n, product.k, kLeastPieceBytes).value();
+  auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
+  define_product(ctx, dispatch, product, ProductPass::Whole);
+  dispatch.workgroup({choice.tile.threads(), 1, 1})
+      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+      .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
+      .define("RLX_A_WEIGHTS", is_weight(ctx, product.a) ? 1 : 0)
+      .size("RLX_A_LINE", product.a.line)
+      .size("RLX_A_DEPTH", product.a.depth)
+      .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
+      .define("RLX_B_WEIGHTS", is_weight(ctx, product.b) ? 1 : 0)
+      .size("RLX_B_LINE", product.b.line)
+      .size("RLX_B_DEPTH", product.b.depth)
+      .define("RLX_TF32", problem.kind == MmaKind::Tf32 ? 1 : 0)
+      .define("RLX_TILE_M", choice.tile.m)
+      .define("RLX_TILE_N", choice.tile.n)
+      .define("RLX_TILE_K", choice.tile_k)
+      .define("RLX_STAGES", choice.stages)
+      .define("RLX_WARPS_M", choice.tile.warps_m)
+      .define("RLX_WARPS_N", choice.tile.warps_n)
+      .define("RLX_WARPS_K", choice.tile.warps_k)
+      .define("RLX_SPLITS", choice.splits)
+      .define("RLX_SPLIT_K", choice.split_k)
+      .define("RLX_MIN_GROUPS", choice.min_groups)
+      .grid(split_grid(group_count(product, choice)))
+      .work(least_bytes(product), flops_of(product))
+      .estimate([problem, choice](const DeviceModel& device) {
+        return mma_microseconds(problem, choice, device);
+      })
+      .reason(reason_of(product, "tensor cores: " + choice.text()));
+  define_copies(dispatch, a, b);
+  bind_operands(dispatch, product, a.bytes, b.bytes);
+  bind_epilogue(ctx, dispatch, product);
+}
+
 }  // namespace
 
 std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
@@ -92,43 +130,15 @@ double mma_time(const OfferContext& at, const FusedProduct& fused) {
 
 bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const Pieces a = pieces_of(ctx, product.a, product.m, product.k, kLeastPieceBytes).value();
-  const Pieces b = pieces_of(ctx, product.b, product.n, product.k, kLeastPieceBytes).value();
   const std::vector<MmaProblem> problems = problems_of(ctx, product);
   const MmaProblem problem = problems.front();
-  const MmaChoice choice = take_form(ctx, "matmul_mma", mma_candidates(problems, ctx.device()));
-  auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
-  define_product(ctx, dispatch, product, ProductPass::Whole);
-  dispatch.workgroup({choice.tile.threads(), 1, 1})
-      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
-      .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
-      .define("RLX_A_WEIGHTS", is_weight(ctx, product.a) ? 1 : 0)
-      .size("RLX_A_LINE", product.a.line)
-      .size("RLX_A_DEPTH", product.a.depth)
-      .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
-      .define("RLX_B_WEIGHTS", is_weight(ctx, product.b) ? 1 : 0)
-      .size("RLX_B_LINE", product.b.line)
-      .size("RLX_B_DEPTH", product.b.depth)
-      .define("RLX_TF32", problem.kind == MmaKind::Tf32 ? 1 : 0)
-      .define("RLX_TILE_M", choice.tile.m)
-      .define("RLX_TILE_N", choice.tile.n)
-      .define("RLX_TILE_K", choice.tile_k)
-      .define("RLX_STAGES", choice.stages)
-      .define("RLX_WARPS_M", choice.tile.warps_m)
-      .define("RLX_WARPS_N", choice.tile.warps_n)
-      .define("RLX_WARPS_K", choice.tile.warps_k)
-      .define("RLX_SPLITS", choice.splits)
-      .define("RLX_SPLIT_K", choice.split_k)
-      .define("RLX_MIN_GROUPS", choice.min_groups)
-      .grid(split_grid(group_count(product, choice)))
-      .work(least_bytes(product), flops_of(product))
-      .estimate([problem, choice](const DeviceModel& device) {
-        return mma_microseconds(problem, choice, device);
-      })
-      .reason(reason_of(product, "tensor cores: " + choice.text()));
-  define_copies(dispatch, a, b);
-  bind_operands(dispatch, product, a.bytes, b.bytes);
-  bind_epilogue(ctx, dispatch, product);
+  const auto emit = [&](const MmaChoice& choice) { emit_choice(ctx, product, problem, choice); };
+  if (has_free_lines(product)) {
+    const std::vector<int64_t> lines = form_sizes(product.m);
+    emit_forms(ctx, "matmul_mma", product.m, mma_candidates(problem, lines, ctx.device()), emit);
+  } else {
+    emit(take_form(ctx, "matmul_mma", mma_candidates(problems, ctx.device())));
+  }
   return true;
 }
 

@@ -239,6 +239,25 @@ std::vector<std::vector<MmaChoice>> mma_candidates(std::span<const MmaProblem> s
   return candidates;
 }
 
+std::vector<std::vector<MmaChoice>> mma_candidates(const MmaProblem& problem,
+                                                   std::span<const int64_t> lines,
+                                                   const DeviceModel& device) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<MmaChoice>> candidates;
+  for (const MmaTile& tile : tiles_of(problem.kind)) {
+    for (const int64_t splits : kMmaSplits) {
+      const MmaChoice none{.splits = splits, .microseconds = kNever};
+      std::vector<MmaChoice>& at_lines = candidates.emplace_back();
+      for (const int64_t m : lines) {
+        MmaProblem size = problem;
+        size.m = m;
+        at_lines.push_back(tiled(size, tile, splits, device).value_or(none));
+      }
+    }
+  }
+  return candidates;
+}
+
 MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device) {
   const auto candidates = mma_candidates(sizes, device);
   return least_excess(candidates, [](const MmaChoice& choice) { return choice.microseconds; });

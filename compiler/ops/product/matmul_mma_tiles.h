@@ -57,6 +57,7 @@ struct MmaChoice {
   bool by_part_groups = false;
   double microseconds = 0;  // estimated
 
+  [[nodiscard]] int64_t cluster() const { return splits; }
   // "64x96 tiles, 4 warps, 4 stages, k split over clusters of 3, 144 workgroups".
   [[nodiscard]] std::string text() const;
 };
@@ -64,6 +65,10 @@ struct MmaChoice {
 // Each tile with each split that fits, for a problem at several sizes, which differ in m, n and
 // batches and begin with the largest.
 std::vector<std::vector<MmaChoice>> mma_candidates(std::span<const MmaProblem> sizes,
+                                                   const DeviceModel& device);
+// The same for the problem with other numbers of lines m, the time infinite where one does not fit.
+std::vector<std::vector<MmaChoice>> mma_candidates(const MmaProblem& problem,
+                                                   std::span<const int64_t> lines,
                                                    const DeviceModel& device);
 // Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
 // of equal ones the first of the table. Its numbers are those at the first size.

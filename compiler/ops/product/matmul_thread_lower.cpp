@@ -125,10 +125,9 @@ double tiles_time(const OfferContext& at, const FusedProduct& fused) {
          choose_tile(size_of(fused.product), limits_of(fused.product), at.device()).microseconds;
 }
 
-bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
-  const Product& fixed = fused.product;
-  const TileChoice choice =
-      take_form(ctx, "matmul", tile_candidates(size_of(fixed), limits_of(fixed), ctx.device()));
+namespace {
+
+void emit_tile(LowerContext& ctx, const Product& fixed, const TileChoice& choice) {
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, fixed, choice.splits);
   {
@@ -166,7 +165,39 @@ bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, fixed, *partial, choice.splits);
+}
+
+// Those of one pass, at each of form_sizes(product.m).
+std::vector<std::vector<TileChoice>> tiles_at_lines(const Product& product,
+                                                    const DeviceModel& device) {
+  TileLimits limits = limits_of(product);
+  limits.allow_splits = false;
+  std::vector<std::vector<TileChoice>> candidates;
+  for (const int64_t m : form_sizes(product.m)) {
+    ProductSize size = size_of(product);
+    size.m = m;
+    const std::vector<TileChoice> at_size = tile_candidates(size, limits, device);
+    candidates.resize(at_size.size());
+    for (size_t i = 0; i < at_size.size(); ++i) candidates[i].push_back(at_size[i]);
+  }
+  return candidates;
+}
+
+}  // namespace
+
+bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  const auto emit = [&](const TileChoice& choice) { emit_tile(ctx, product, choice); };
+  const ProductSize size = size_of(product);
+  const TileLimits limits = limits_of(product);
+  // Steps that join splits are there at all sizes or at none.
+  if (has_free_lines(product) && choose_tile(size, limits, ctx.device()).splits == 1) {
+    emit_forms(ctx, "matmul", product.m, tiles_at_lines(product, ctx.device()), emit);
+  } else {
+    emit(take_form(ctx, "matmul", tile_candidates(size, limits, ctx.device())));
+  }
   return true;
 }
+
 
 }  // namespace rlx

@@ -122,6 +122,8 @@ struct WgmmaChoice {
   WgmmaTile tile;
   double microseconds;
 
+  // All launch pairs of workgroups.
+  [[nodiscard]] static int64_t cluster() { return 2; }
   [[nodiscard]] std::string text() const {
     return "128x" + std::to_string(tile.columns) + " tiles, " +
            (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side");
@@ -432,6 +434,23 @@ void finish(WgmmaDispatch& dispatch, LowerContext& ctx, const FusedProduct& fuse
               (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
 }
 
+void emit_tile(LowerContext& ctx, const FusedProduct& fused, const TiledSize& size,
+               const WgmmaTile& tile) {
+  const Product& product = fused.product;
+  auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
+  dispatch.define("RLX_A_PITCH", product.a.line)
+      .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
+      .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
+      .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
+      .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
+  if (fused.second) {
+    dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kWidestAccessBytes)
+        .map(&MatmulWgmmaParams::b2,
+             rows_map(*fused.second, product.n, product.k, tile.columns / 2));
+  }
+  finish(dispatch, ctx, fused, size, tile);
+}
+
 std::vector<TiledSize> tiled_sizes(const WindowProduct& product) {
   const FusedProduct& fused = product.fused;
   return at_sampled_windows(fused.product.m, [&product, &fused](const SampledSizes& at) {
@@ -515,23 +534,23 @@ double wgmma_window_time(const OfferContext& at, const WindowProduct& product) {
 
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const std::vector<TiledSize> sizes = tiled_sizes(fused);
-  const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
-  auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
-  dispatch.define("RLX_A_PITCH", product.a.line)
-      .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
-      .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
-      .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
-      .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
-  if (fused.second) {
-    dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kWidestAccessBytes)
-        .map(&MatmulWgmmaParams::b2,
-             rows_map(*fused.second, product.n, product.k, tile.columns / 2));
+  std::vector<TiledSize> sizes = tiled_sizes(fused);
+  const TiledSize largest = sizes.front();
+  const auto emit = [&](const WgmmaChoice& choice) {
+    emit_tile(ctx, fused, largest, choice.tile);
+  };
+  if (!has_free_lines(product)) {
+    emit(take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)));
+    return true;
   }
-  finish(dispatch, ctx, fused, sizes.front(), tile);
+  sizes.clear();
+  for (const int64_t m : form_sizes(product.m)) {
+    sizes.push_back(largest);
+    sizes.back().m = m;
+  }
+  emit_forms(ctx, "matmul_wgmma", product.m, candidates_for(ctx.device(), sizes), emit);
   return true;
 }
-
 bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
   const Product& product = given.fused.product;
   const std::vector<TiledSize> sizes = tiled_sizes(given);
