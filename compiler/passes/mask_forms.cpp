@@ -85,7 +85,7 @@ MaskForm MaskForms::of_condition(ValueId condition, bool is_inverted, const Dim&
       return known.form;
   }
   const std::optional<PositionBand> band =
-      band_of_condition(module_, graph_, tensors_, condition, is_inverted, queries, keys);
+      band_of_condition(graph_, tensors_, condition, is_inverted, queries, keys);
   const MaskForm form = band ? form_of_band(*band, queries, keys) : MaskForm{};
   conditions_.push_back({.value = condition,
                          .is_inverted = is_inverted,

@@ -274,9 +274,8 @@ std::optional<Linear> BandReader::of_numbers(const Tensor& tensor, const Place& 
 // Reads nodes from their results up.
 class NodeReader {
  public:
-  NodeReader(const Module& module, const Graph& graph, KnownTensors& tensors,
-             const BandReader& bands)
-      : module_(module), graph_(graph), tensors_(tensors), bands_(bands) {}
+  NodeReader(const Graph& graph, KnownTensors& tensors, const BandReader& bands)
+      : graph_(graph), tensors_(tensors), bands_(bands) {}
 
   // Where an element is not 0, or inverted where it is.
   std::optional<PositionBand> condition(ValueId id, const Place& place, bool holds);
@@ -313,7 +312,6 @@ class NodeReader {
   // The place in an operand that broadcasts.
   [[nodiscard]] Place place_in_operand(ValueId operand, const Place& place) const;
 
-  const Module& module_;
   const Graph& graph_;
   KnownTensors& tensors_;
   const BandReader& bands_;
@@ -703,15 +701,14 @@ bool is_always_at_least(const Dim& a, const Dim& b) {
   });
 }
 
-std::optional<PositionBand> band_of_condition(const Module& module, const Graph& graph,
-                                              KnownTensors& tensors, ValueId condition,
-                                              bool is_inverted, const Dim& queries,
-                                              const Dim& keys) {
+std::optional<PositionBand> band_of_condition(const Graph& graph, KnownTensors& tensors,
+                                              ValueId condition, bool is_inverted,
+                                              const Dim& queries, const Dim& keys) {
   const Shape& shape = graph.value(condition).type.shape;
   const BandReader bands(shape, queries, keys);
   const std::optional<Place> place = bands.place_in(shape);
   if (!place) return std::nullopt;
-  return NodeReader(module, graph, tensors, bands).condition(condition, *place, !is_inverted);
+  return NodeReader(graph, tensors, bands).condition(condition, *place, !is_inverted);
 }
 
 std::optional<PositionBand> band_of_elements(const Shape& shape,

@@ -28,10 +28,9 @@ bool is_always_at_least(const Dim& a, const Dim& b);
 // broadcasts to [.., queries, keys]. It may be made of positions that are moved, added to each
 // other and compared, of triangles, of known numbers, and of conditions that must all hold. nullopt
 // where it is something else, or differs between batches or heads.
-std::optional<PositionBand> band_of_condition(const Module& module, const Graph& graph,
-                                              KnownTensors& tensors, ValueId condition,
-                                              bool is_inverted, const Dim& queries,
-                                              const Dim& keys);
+std::optional<PositionBand> band_of_condition(const Graph& graph, KnownTensors& tensors,
+                                              ValueId condition, bool is_inverted,
+                                              const Dim& queries, const Dim& keys);
 
 // The same of known elements of a shape: `counts` says it of one by its place.
 std::optional<PositionBand> band_of_elements(const Shape& shape,
