@@ -32,15 +32,13 @@ struct TakenMask {
 
 struct TakenMasks {
   std::vector<TakenMask> masks;
-  CausalForm causal = CausalForm::None;
-  int64_t window_left = -1;
+  MaskForm form;  // of those that became attributes, all together
 };
 
 class MaskReader {
  public:
-  MaskReader(const Module& module, const Graph& graph, MaskForms& forms,
-             const WrittenAttention& attention)
-      : module_(module), graph_(graph), forms_(forms), attention_(attention) {}
+  MaskReader(const Graph& graph, MaskForms& forms, const WrittenAttention& attention)
+      : graph_(graph), forms_(forms), attention_(attention) {}
 
   // nullopt where a mask is none that the op has.
   std::optional<TakenMasks> read() {
@@ -61,7 +59,7 @@ class MaskReader {
     const Dim& queries = attention_.q_tokens;
     const Dim& keys = attention_.kv_tokens;
     const auto is_placed = [](const MaskForm& form) {
-      return form.is_open || form.causal != CausalForm::None;
+      return form.is_open || form.align != MaskAlign::None;
     };
     if (mask.is_condition)
       return !is_placed(forms_.of_condition(mask.value, mask.is_inverted, queries, keys));
@@ -75,11 +73,13 @@ class MaskReader {
   // True where the form alone says what the mask does.
   bool take_form(const MaskForm& form) {
     if (form.is_open) return true;
-    if (form.causal == CausalForm::None) return false;
-    const bool is_other = taken_.causal != CausalForm::None && taken_.causal != form.causal;
-    if (is_other) return false;
-    taken_.causal = form.causal;
-    taken_.window_left = narrower(taken_.window_left, form.window_left);
+    if (form.align == MaskAlign::None) return false;
+    MaskForm& all = taken_.form;
+    if (all.align != MaskAlign::None && all.align != form.align) return false;
+    all.align = form.align;
+    all.causal = all.causal || form.causal;
+    all.window_left = narrower(all.window_left, form.window_left);
+    all.window_right = narrower(all.window_right, form.window_right);
     return true;
   }
 
@@ -121,49 +121,22 @@ class MaskReader {
       // A row that the condition leaves empty keeps what the sum makes of it.
       if (condition->replacement == kMinusInfinity && !is_replaced_)
         return take_condition(*condition);
-      const MaskForm written = forms_.of_condition(condition->value, condition->is_inverted,
-                                                   attention_.q_tokens, attention_.kv_tokens);
-      if (removes && condition->replacement <= kMaskedScore && written.fills_rows &&
-          take_form(written))
-        return true;
     }
     taken_.masks.push_back({.mask = mask, .becomes_bias = true});
     return true;
   }
 
-  // where(condition, 0, number), or the other way round, added to scores.
   [[nodiscard]] std::optional<WrittenMask> condition_of(const WrittenMask& mask) const {
-    ValueId value = mask.value;
-    const Node* node = producer_of(graph_, value);
-    while (node != nullptr &&
-           (is_reshaping(*node) || node->op == OpId::expand || is_float_cast(graph_, *node))) {
-      if (is_reshaping(*node) && !only_adds_ones(*node)) return std::nullopt;
-      value = *node->inputs[0];
-      node = producer_of(graph_, value);
-    }
-    if (node == nullptr || node->op != OpId::where) return std::nullopt;
-    const std::optional<double> kept = known_number(module_, graph_, *node->inputs[1]);
-    const std::optional<double> other = known_number(module_, graph_, *node->inputs[2]);
-    if (!kept || !other || (*kept != 0) == (*other != 0)) return std::nullopt;
+    const std::optional<MaskCondition> found = forms_.condition_of(mask.value, mask.factor);
+    if (!found) return std::nullopt;
     WrittenMask condition = mask;
-    condition.value = *node->inputs[0];
+    condition.value = found->value;
     condition.is_condition = true;
-    condition.is_inverted = *kept != 0;
-    condition.replacement = (*kept + *other) * mask.factor;
+    condition.is_inverted = found->is_inverted;
+    condition.replacement = found->replacement;
     return condition;
   }
 
-  // Leading axes of 1 alone: what broadcasts to scores does so before.
-  [[nodiscard]] bool only_adds_ones(const Node& node) const {
-    const Shape& from = graph_.value(*node.inputs[0]).type.shape;
-    const Shape& to = graph_.value(node.outputs[0]).type.shape;
-    if (from.size() > to.size()) return false;
-    const auto added = static_cast<std::ptrdiff_t>(to.size() - from.size());
-    return std::all_of(to.begin(), to.begin() + added, [](const Dim& d) { return d == 1; }) &&
-           std::equal(from.begin(), from.end(), to.begin() + added);
-  }
-
-  const Module& module_;
   const Graph& graph_;
   MaskForms& forms_;
   const WrittenAttention& attention_;
@@ -193,11 +166,11 @@ class AttentionBuilder {
                              {"out_layout", std::string(attention_.is_by_token ? "bshd" : "bhsd")},
                              {"scale", attention_.scale},
                              {"softcap", attention_.softcap}};
-    if (taken.causal != CausalForm::None) {
-      attributes["causal"] = true;
-      if (taken.causal == CausalForm::Start) attributes["causal_align"] = std::string("start");
-      if (taken.window_left >= 0) attributes["window_left"] = taken.window_left;
-    }
+    const MaskForm& form = taken.form;
+    if (form.causal) attributes["causal"] = true;
+    if (form.align == MaskAlign::Start) attributes["causal_align"] = std::string("start");
+    if (form.window_left >= 0) attributes["window_left"] = form.window_left;
+    if (form.window_right >= 0) attributes["window_right"] = form.window_right;
     std::vector<std::optional<ValueId>> inputs = {in_layout(q, q_layout), in_layout(k, kv_layout),
                                                   in_layout(v, kv_layout)};
     add_masks(taken, inputs);
@@ -329,7 +302,7 @@ bool see(Module& module, Graph& graph, MaskForms& forms, NodeId id) {
   std::optional<TakenMasks> masks;
   const bool is_decided = !free_size_read_by([&] {
     attention = written_attention(module, graph, graph.node(id));
-    if (attention) masks = MaskReader(module, graph, forms, *attention).read();
+    if (attention) masks = MaskReader(graph, forms, *attention).read();
   });
   if (!is_decided || !attention || !masks) return false;
   AttentionBuilder(graph, *attention).build(*masks);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks of attention that a model gives as one node. What is known to leave every key is dropped; a
-// triangle or a band of known numbers or of positions becomes the attributes that say so, and of
-// conditions that must all hold only the others are read: kernels then skip the keys that no query
-// of a tile attends to.
+// triangle, a band or a window of known numbers or of positions becomes the attributes that say so,
+// and of conditions that must all hold only the others are read: kernels then skip the keys that no
+// query of a tile attends to.
 #include <map>
 #include <utility>
 
@@ -28,7 +28,7 @@ class MaskTaker {
         is_causal_(node_flag(node, "causal")),
         is_start_(node_text(node, "causal_align") == "start"),
         window_left_(node_integer(node, "window_left")),
-        has_window_(window_left_ >= 0 || node_integer(node, "window_right") >= 0) {
+        window_right_(node_integer(node, "window_right")) {
     inputs_.resize(kAttentionSinks + 1);
   }
 
@@ -49,6 +49,7 @@ class MaskTaker {
     attributes_["causal"] = is_causal_;
     attributes_["causal_align"] = std::string(is_start_ ? "start" : "end");
     attributes_["window_left"] = window_left_;
+    attributes_["window_right"] = window_right_;
     const ValueId result = graph_.node(id).outputs[0];
     graph_.replace_uses(result, emitter.emit("attention", inputs_, attributes_));
   }
@@ -72,14 +73,14 @@ class MaskTaker {
 
   bool take_form(const MaskForm& form) {
     if (form.is_open) return true;
-    if (form.causal == CausalForm::None) return false;
-    const bool starts = form.causal == CausalForm::Start;
-    const bool is_placed = is_causal_ || has_window_;
+    if (form.align == MaskAlign::None) return false;
+    const bool starts = form.align == MaskAlign::Start;
+    const bool is_placed = is_causal_ || window_left_ >= 0 || window_right_ >= 0;
     if (is_placed && starts != is_start_ && queries_ != keys_) return false;
     if (!is_placed) is_start_ = starts;
-    is_causal_ = true;
+    is_causal_ = is_causal_ || form.causal;
     window_left_ = narrower(window_left_, form.window_left);
-    has_window_ = has_window_ || window_left_ >= 0;
+    window_right_ = narrower(window_right_, form.window_right);
     return true;
   }
 
@@ -137,7 +138,7 @@ class MaskTaker {
   bool is_causal_;
   bool is_start_;
   int64_t window_left_;
-  bool has_window_;
+  int64_t window_right_;
   Dim queries_ = 0;
   Dim keys_ = 0;
   std::vector<ValueId> conditions_;

@@ -2,6 +2,7 @@
 // Runs an entry on host tensors.
 #include "compiler/reference/evaluate.h"
 
+#include <map>
 #include <utility>
 
 #include "compiler/ops/control/control_forms.h"
@@ -13,6 +14,15 @@
 
 namespace rlx {
 namespace {
+
+// True where a node rounds its result to a type that it is told, as a cast behind it would.
+bool rounds_result(const Graph& graph, const Node& node) {
+  if (!node.attributes.contains("out_dtype") || node.inputs.empty() || !node.inputs[0])
+    return false;
+  const DType from = graph.value(*node.inputs[0]).type.dtype;
+  const DType to = graph.value(node.outputs[0]).type.dtype;
+  return is_half(to) ? from != to : from == DType::f64 && to == DType::f32;
+}
 
 class Evaluation {
  public:
@@ -56,6 +66,10 @@ class Evaluation {
     if (node.op == OpId::state_write) {
       new_states_[module_.state(*graph_.value(*node.inputs[0]).state).name] = *inputs[1];
     }
+    if (rounds_result(graph_, node) && !options_.round_intermediates) {
+      unrounded_.emplace(node.outputs[0], (*outputs)[0]);
+      (*outputs)[0].round_to_dtype();
+    }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (options_.round_intermediates) (*outputs)[i].round_to_dtype();
       set(node.outputs[i], std::move((*outputs)[i]));
@@ -64,8 +78,8 @@ class Evaluation {
     return true;
   }
 
-  // Runs every node on inputs in the order of the graph's; the outputs, or nullopt where anything
-  // was reported.
+  // Runs every node on inputs in the order of the graph's; the outputs as nodes would read them, or
+  // nullopt where anything was reported.
   std::optional<std::vector<Tensor>> run(std::vector<Tensor> inputs, Diagnostics& diagnostics) {
     for (size_t i = 0; i < inputs.size(); ++i) set(graph_.inputs[i], std::move(inputs[i]));
     for (NodeId id : graph_.order()) {
@@ -74,6 +88,15 @@ class Evaluation {
     std::vector<Tensor> outputs;
     for (ValueId id : graph_.outputs()) outputs.push_back(get(id));
     return outputs;
+  }
+
+  // The outputs as they are judged: what their nodes round is not rounded twice.
+  void give_unrounded(std::vector<Tensor>& outputs) {
+    const std::vector<ValueId>& ids = graph_.outputs();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto found = unrounded_.find(ids[i]);
+      if (found != unrounded_.end()) outputs[i] = found->second;
+    }
   }
 
   void commit_states() {
@@ -110,7 +133,9 @@ class Evaluation {
   // Intermediates are dropped after their last reader, so that memory follows the largest live set.
   void release_inputs(const Node& node) {
     for (const std::optional<ValueId>& input : node.inputs) {
-      if (input && --remaining_[index_of(*input)] == 0) values_[index_of(*input)].reset();
+      if (!input || --remaining_[index_of(*input)] > 0) continue;
+      values_[index_of(*input)].reset();
+      unrounded_.erase(*input);
     }
   }
 
@@ -120,6 +145,7 @@ class Evaluation {
   EvaluateOptions options_;
   uint32_t shift_ = 0;
   std::vector<std::optional<Tensor>> values_;
+  std::map<ValueId, Tensor> unrounded_;  // results that nodes round, until nothing reads them
   std::vector<size_t> remaining_;
   StateValues new_states_;
 };
@@ -169,6 +195,7 @@ std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Gr
   }
   auto outputs = evaluation.run(inputs, diagnostics);
   if (outputs) evaluation.commit_states();
+  if (outputs) evaluation.give_unrounded(*outputs);
   return outputs;
 }
 

@@ -23,7 +23,8 @@ using StateValues = std::map<std::string, Tensor>;
 
 struct EvaluateOptions {
   // Round every intermediate to its dtype, as a device without fusion stores it; otherwise float
-  // values stay f64.
+  // values stay f64, but for what a node is told to round: a cast's result, and what nodes read of
+  // one with an out_dtype narrower than its operands.
   bool round_intermediates = false;
 };
 

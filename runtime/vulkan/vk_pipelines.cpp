@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
@@ -61,21 +62,6 @@ Status cache_data(Context& context, VkPipelineCache cache, std::vector<std::byte
   return {};
 }
 
-double number_of(const VkPipelineExecutableStatisticKHR& statistic) {
-  switch (statistic.format) {
-    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
-      return statistic.value.b32 == VK_TRUE ? 1 : 0;
-    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
-      return static_cast<double>(statistic.value.i64);
-    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
-      return static_cast<double>(statistic.value.u64);
-    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR:
-      return statistic.value.f64;
-    default:
-      return 0;
-  }
-}
-
 // What the driver tells of a pipeline that was made to tell. A compute pipeline is one executable,
 // or several forms of one, of which the first stands for all.
 Status read_statistics(Context& context, VkPipeline pipeline, PipelineReport& report) {
@@ -102,11 +88,30 @@ Status read_statistics(Context& context, VkPipeline pipeline, PipelineReport& re
       },
       told));
   for (const VkPipelineExecutableStatisticKHR& statistic : told)
-    report.statistics.emplace_back(statistic.name, number_of(statistic));
+    report.statistics.emplace_back(statistic.name, told_number(statistic));
   return {};
 }
 
 }  // namespace
+
+double told_number(const VkPipelineExecutableStatisticKHR& statistic) {
+  switch (statistic.format) {
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR:
+      return statistic.value.b32 == VK_TRUE ? 1 : 0;
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_INT64_KHR:
+      return static_cast<double>(statistic.value.i64);
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR:
+      // NVIDIA's driver leaves something else in the high word of this one. A thread has at most
+      // 512 KiB of local memory.
+      if (std::string_view(statistic.name) == "Local Memory Size")
+        return static_cast<double>(static_cast<uint32_t>(statistic.value.u64));
+      return static_cast<double>(statistic.value.u64);
+    case VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR:
+      return statistic.value.f64;
+    default:
+      return 0;
+  }
+}
 
 Status PipelineSet::check(Context& context, const PlanView& plan, uint32_t jobs,
                           std::vector<PipelineReport>& reports) {

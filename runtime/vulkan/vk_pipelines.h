@@ -19,6 +19,9 @@ struct KernelPipeline {
   VkPipelineLayout layout = VK_NULL_HANDLE;
 };
 
+// A number that a driver tells of a pipeline.
+double told_number(const VkPipelineExecutableStatisticKHR& statistic);
+
 // One pipeline for each kernel that a step of the plan dispatches.
 class PipelineSet {
  public:

@@ -693,6 +693,25 @@ class AnyLength(nn.Module):
                 x / seq ** 0.5, x.roll(-1, 1), x[:, : seq // 2])
 
 
+class Windows(nn.Module):
+    """Attention in windows of five keys, as masks of positions write them: causal, beside each other, and of triangles."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(8, 48)
+
+    def forward(self, x):  # [batch, seq, 8]
+        count = x.shape[1]
+        q, k, v = (part.unflatten(2, (2, 8)).transpose(1, 2) for part in self.qkv(x).chunk(3, 2))
+        rows = torch.arange(count, device=x.device)
+        apart = rows[:, None] - rows[None, :]
+        full = torch.full((count, count), float("-inf"), dtype=x.dtype, device=x.device)
+        triangles = torch.ones(count, count, dtype=torch.bool, device=x.device).tril().triu(-4)
+        return tuple(F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+                     for mask in ((rows <= rows[:, None]) & (rows > rows[:, None] - 5), apart.abs() <= 5, triangles,
+                                  full.masked_fill((apart >= 0) & (apart < 5), 0)))
+
+
 class SpectraOfAnyLength(nn.Module):
     """Fourier transforms along axes of a dynamic size."""
 

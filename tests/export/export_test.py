@@ -136,6 +136,8 @@ CASES = {
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
     "any_length": lambda: fixed(models.AnyLength, floats(2, 6, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 2, 40)}},
                                 other=(floats(3, 9, 8),), bind={"batch": (2, 3), "seq": (6, 9)}),
+    "windows": lambda: fixed(models.Windows, floats(2, 4, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 1, 40)}},
+                             other=(floats(3, 19, 8),), bind={"batch": (2, 3), "seq": (4, 19)}),
     "spectra_of_any_length": lambda: fixed(models.SpectraOfAnyLength, floats(2, 9), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 6, 40)}},
                                            other=(floats(3, 14),), bind={"batch": (2, 3), "seq": (9, 14)}),
     "shared_sizes": lambda: fixed(models.SharedSizes, floats(2, 7, 8), floats(2, 7, 8),

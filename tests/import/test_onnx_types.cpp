@@ -34,6 +34,43 @@ onnx::ModelProto there_and_back(int32_t type, const std::vector<uint8_t>& zero) 
   return model;
 }
 
+// y: x quantised by the scale 1 to int4, as numbers; its zero point is the value "zero", which
+// nodes make of the int4 constants "codes", 1 and 2.
+struct Moved {
+  onnx::ModelProto model = model_with_input({"4"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+
+  Moved() {
+    model.mutable_opset_import(0)->set_version(25);
+    add_tensor<uint8_t>(graph, "codes", kInt4, {2}, {0x21});
+    add_integers(graph, "places", {0});
+    add_tensor<float>(graph, "scale", onnx::TensorProto::FLOAT, {}, {1});
+  }
+  onnx::ModelProto& finish() {
+    add_node(graph, "QuantizeLinear", {"x", "scale", "zero"}, {"quantised"});
+    add_node(graph, "Cast", {"quantised"}, {"y"}).add_attribute()->CopyFrom(to_float());
+    graph.add_output()->set_name("y");
+    return model;
+  }
+  static onnx::AttributeProto to_float() {
+    onnx::AttributeProto to;
+    to.set_name("to");
+    to.set_type(onnx::AttributeProto::INT);
+    to.set_i(onnx::TensorProto::FLOAT);
+    return to;
+  }
+};
+
+// A graph inside a node; ONNX wants types of what goes in and out.
+onnx::GraphProto& add_body(onnx::NodeProto& node, const std::string& name,
+                           const std::vector<std::string>& inputs,
+                           const std::vector<std::string>& outputs) {
+  onnx::GraphProto& body = add_graph(node, name);
+  for (const std::string& input : inputs) body.add_input()->set_name(input);
+  for (const std::string& output : outputs) body.add_output()->set_name(output);
+  return body;
+}
+
 }  // namespace
 
 TEST_CASE("constants of packed types are read, the first element in the low bits") {
@@ -74,6 +111,128 @@ TEST_CASE("what is quantised to such a type stays within its range") {
   CHECK(kept(kInt2, {0}) == Values{-2, -2, 1, 1});
   CHECK(kept(kUint2, {1}) == Values{-1, -1, 2, 2});
   CHECK(kept(onnx::TensorProto::UINT16, {0x00, 0x80}) == Values{-32768, -3, 2, 32767});
+}
+
+TEST_CASE("a zero point of such a type is one behind what moves it") {
+  using Add = void (*)(onnx::GraphProto&);
+  for (const Add add : {
+           Add([](onnx::GraphProto& graph) {
+             add_integers(graph, "shape", {1, 2});
+             add_node(graph, "Reshape", {"codes", "shape"}, {"rows"});
+             add_node(graph, "Transpose", {"rows"}, {"columns"});
+             add_node(graph, "Flatten", {"columns"}, {"flat"});
+             add_node(graph, "Identity", {"flat"}, {"same"});
+             add_node(graph, "Gather", {"same", "places"}, {"first"});
+             add_node(graph, "Squeeze", {"first"}, {"zero"});
+           }),
+           Add([](onnx::GraphProto& graph) {
+             add_integers(graph, "one", {1});
+             add_node(graph, "Slice", {"codes", "places", "one"}, {"cut"});
+             add_node(graph, "Concat", {"cut", "codes"}, {"longer"});
+             add_integer(*graph.mutable_node(1), "axis", 0);
+             add_node(graph, "Unsqueeze", {"longer", "places"}, {"row"});
+             add_integers(graph, "sizes", {2, 3});
+             add_node(graph, "Expand", {"row", "sizes"}, {"rows"});
+             add_node(graph, "Tile", {"rows", "sizes"}, {"tiled"});
+             add_node(graph, "ReduceMin", {"tiled"}, {"zero"});
+             add_integer(*graph.mutable_node(5), "keepdims", 0);
+           }),
+           // A branch that x chooses, and a loop that carries it, of as many trips as x says.
+           Add([](onnx::GraphProto& graph) {
+             add_tensor<float>(graph, "none", onnx::TensorProto::FLOAT, {}, {0});
+             add_node(graph, "ReduceMin", {"x"}, {"least"});
+             add_integer(*graph.mutable_node(0), "keepdims", 0);
+             add_node(graph, "Less", {"least", "none"}, {"chooses"});
+             onnx::NodeProto& either = add_node(graph, "If", {"chooses"}, {"chosen"});
+             add_node(add_body(either, "then_branch", {}, {"a"}), "Identity", {"codes"}, {"a"});
+             add_integers(add_body(either, "else_branch", {}, {"b"}), "back", {1, 0});
+             onnx::GraphProto& other = *either.mutable_attribute(1)->mutable_g();
+             add_node(other, "Gather", {"codes", "back"}, {"b"});
+             add_node(graph, "Cast", {"chooses"}, {"trips"});
+             add_integer(*graph.mutable_node(3), "to", onnx::TensorProto::INT64);
+             onnx::NodeProto& loop =
+                 add_node(graph, "Loop", {"trips", "", "chosen"}, {"last", "all"});
+             onnx::GraphProto& body =
+                 add_body(loop, "body", {"i", "goes", "carry"}, {"on", "kept", "row"});
+             add_node(body, "Identity", {"goes"}, {"on"});
+             add_node(body, "Identity", {"carry"}, {"kept"});
+             add_node(body, "Gather", {"carry", "places"}, {"row"});
+             add_node(graph, "Gather", {"last", "places"}, {"first"});
+             add_node(graph, "Squeeze", {"first"}, {"zero"});
+           }),
+       }) {
+    Moved moved;
+    add(moved.graph);
+    OnnxOptions options;
+    options.max_iterations = 4;
+    const SourceGraph graph = read_good(moved.finish(), options);
+    CHECK(evaluated(graph, {reals({-9e4, -1, 2, 9e4})}).at(0).floats ==
+          std::vector<double>{-8, 0, 3, 7});
+  }
+}
+
+TEST_CASE("a function of the model gets and gives such types") {
+  Moved moved;
+  onnx::FunctionProto& function = *moved.model.add_functions();
+  function.set_domain("own");
+  function.set_name("First");
+  function.add_input("of");
+  function.add_output("first");
+  function.add_opset_import()->set_version(25);
+  add_node(function, "ReduceMin", {"of"}, {"first"});
+  add_integer(*function.mutable_node(0), "keepdims", 0);
+  auto& domain = *moved.model.add_opset_import();
+  domain.set_domain("own");
+  domain.set_version(1);
+  add_node(moved.graph, "First", {"codes"}, {"zero"}).set_domain("own");
+  CHECK(evaluated(read_good(moved.finish()), {reals({-9e4, -1, 2, 9e4})}).at(0).floats ==
+        std::vector<double>{-8, 0, 3, 7});
+}
+
+TEST_CASE("what computes with such a type, or gives it away, is refused by name") {
+  const auto refused = [](const std::string& op, const std::vector<std::string>& inputs) {
+    INFO(op);
+    Moved moved;
+    add_tensor<int8_t>(moved.graph, "wide", onnx::TensorProto::INT8, {2}, {100, 0});
+    add_node(moved.graph, op, inputs, {"made"});
+    if (op == "Concat") add_integer(*moved.graph.mutable_node(0), "axis", 0);
+    add_node(moved.graph, "ReduceMin", {"made"}, {"zero"});
+    add_integer(*moved.graph.mutable_node(1), "keepdims", 0);
+    return read_bad(moved.finish());
+  };
+  for (const std::string op : {"Add", "Sub", "Mul", "Div"})
+    check_error(refused(op, {"codes", "codes"}), DiagCode::UnsupportedOp, "computes with int4");
+  for (const std::string op : {"Abs", "Neg", "BitwiseNot", "ReduceSum"})
+    check_error(refused(op, {"codes"}), DiagCode::UnsupportedOp, "computes with int4");
+  check_error(refused("Concat", {"codes", "wide"}), DiagCode::UnsupportedOp,
+              "joins tensors of int4 and i8");
+  // CastLike to one behind views.
+  Moved like;
+  add_node(like.graph, "Unsqueeze", {"codes", "places"}, {"row"});
+  add_node(like.graph, "CastLike", {"x", "row"}, {"narrow"});
+  add_node(like.graph, "Cast", {"narrow"}, {"y"}).add_attribute()->CopyFrom(Moved::to_float());
+  like.graph.add_output()->set_name("y");
+  check_error(read_bad(like.model), DiagCode::UnsupportedOp, "int4");
+  // Outputs.
+  Moved output;
+  add_node(output.graph, "ReduceMin", {"codes"}, {"zero"});
+  add_integer(*output.graph.mutable_node(0), "keepdims", 0);
+  output.finish();
+  output.graph.add_output()->set_name("quantised");
+  check_error(read_bad(output.model), DiagCode::UnsupportedOp,
+              "output \"quantised\" has the element type int4");
+  // Branches that give different ones.
+  Moved branches;
+  add_tensor<int8_t>(branches.graph, "wide", onnx::TensorProto::INT8, {2}, {100, 0});
+  add_tensor<float>(branches.graph, "none", onnx::TensorProto::FLOAT, {}, {0});
+  add_node(branches.graph, "ReduceMin", {"x"}, {"least"});
+  add_integer(*branches.graph.mutable_node(0), "keepdims", 0);
+  add_node(branches.graph, "Less", {"least", "none"}, {"chooses"});
+  onnx::NodeProto& either = add_node(branches.graph, "If", {"chooses"}, {"chosen"});
+  add_node(add_body(either, "then_branch", {}, {"a"}), "Identity", {"codes"}, {"a"});
+  add_node(add_body(either, "else_branch", {}, {"b"}), "Identity", {"wide"}, {"b"});
+  add_node(branches.graph, "ReduceMin", {"chosen"}, {"zero"});
+  check_error(read_bad(branches.finish()), DiagCode::UnsupportedOp, "of int4 and of i8");
 }
 
 TEST_CASE("beyond that they are refused by name") {

@@ -546,6 +546,37 @@ TEST_CASE("packed weights of the reference IR are blocks of the catalogue over t
               DiagCode::UnsupportedOp, "238 bytes of weights are no multiple of the 102");
 }
 
+TEST_CASE("nodes read what an out_dtype rounds, and outputs are not rounded") {
+  const auto graph = [](const std::string& made, const std::string& nodes) {
+    return R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": [3, 5]},
+        {"name": "w", "dtype": "f32", "shape": [5, 5]}], "nodes": [)" +
+           made + nodes + R"(], "outputs": ["y"]})";
+  };
+  const auto made_by = [](const std::string& op, const std::string& result,
+                          const std::string& attributes) {
+    const std::string inputs = op == "rms_norm" ? R"("x")" : R"("x", "w")";
+    return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + result +
+           R"("], "attributes": {)" + attributes + "}}";
+  };
+  const auto cast = [](const std::string& from, const std::string& result, const std::string& to) {
+    return R"(, {"op": "cast", "inputs": [")" + from + R"("], "outputs": [")" + result +
+           R"("], "attributes": {"to": ")" + to + R"("}})";
+  };
+  for (const std::string op : {"rms_norm", "matmul", "fused_matmul_bias_act"}) {
+    for (const std::string half : {"f16", "bf16"}) {
+      const std::string rounds = R"("out_dtype": ")" + half + '"';
+      const std::vector<double> read =
+          evaluated(graph(made_by(op, "h", rounds), cast("h", "y", "f32"))).floats;
+      CHECK(read ==
+            evaluated(graph(made_by(op, "f", ""), cast("f", "h", half) + cast("h", "y", "f32")))
+                .floats);
+      const std::vector<double> output = evaluated(graph(made_by(op, "y", rounds), "")).floats;
+      CHECK(output == evaluated(graph(made_by(op, "y", ""), "")).floats);
+      CHECK(output != read);
+    }
+  }
+}
+
 TEST_CASE("splats that one node prepares and another draws are those of one node") {
   built_in_extensions();
   const std::string prepared =

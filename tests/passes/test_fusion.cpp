@@ -166,6 +166,12 @@ TEST_CASE("a norm rounds its result to the halves that a cast makes of it") {
     CHECK(apply_keeping_values(round_norms, module, 1e-3) == 1);
     CHECK(node_lines(module) == Lines{std::string(op) + "(x, g)"});
     CHECK(only_node(module, op).attributes.at("out_dtype") == AttributeValue(std::string("f16")));
+    // What reads it reads the same numbers.
+    Module read = with(
+        op, "f32",
+        cast + R"(, {"op": "cast", "inputs": ["h"], "outputs": ["y"], "attributes": {"to": "f32"}}],
+        "outputs": ["y"])");
+    CHECK(apply_keeping_values(round_norms, read, 1e-12) == 1);
   }
   // The norm itself is read or asked for; a cast of halves rounds what was rounded before; f64.
   for (const std::string& rest :

@@ -8,6 +8,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
+#include "compiler/import/onnx/stand_ins.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
@@ -113,6 +114,19 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
     auto results = emit_on_filled_rows(*this, op, inputs, attributes, output_count);
     if (results) return std::move(*results);
   }
+  const std::vector<const StandIn*> stand_ins =
+      stand_ins_of_results(*this, op, inputs, attributes, output_count);
+  std::vector<ValueId> results =
+      emit_numbers(op, std::move(inputs), std::move(attributes), output_count, is_padded);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (stand_ins[i] != nullptr) mark_stand_in(results[i], stand_ins[i]);
+  }
+  return results;
+}
+
+std::vector<ValueId> Builder::emit_numbers(std::string_view op, Inputs inputs,
+                                           Attributes attributes, size_t output_count,
+                                           bool is_padded) {
   expect_nodes(1);
   ++node_count_;
   Node node{.name = stem_,

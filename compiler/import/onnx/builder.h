@@ -89,7 +89,8 @@ class Builder {
   [[nodiscard]] const Padding* padding(ValueId id) const;
   void set_padding(ValueId id, const Padding& padding);
   void forget_padding(ValueId id) { paddings_.erase(index_of(id)); }
-  // What a value stands for, if not for its own type: `row` may be nullptr.
+  // What a value stands for, if not for its own type: `row` may be nullptr. Results of nodes get it
+  // from what they are made of (stand_ins.h).
   void mark_stand_in(ValueId id, const StandIn* row) { stand_ins_[index_of(id)] = row; }
   [[nodiscard]] const StandIn* stand_in(ValueId id) const {
     const auto found = stand_ins_.find(index_of(id));
@@ -129,6 +130,9 @@ class Builder {
     bool is_param = false;
   };
   std::optional<std::vector<ValueId>> fold(const Node& node);
+  // A node without regard to what its values stand for; `is_padded`: an input of it is.
+  std::vector<ValueId> emit_numbers(std::string_view op, Inputs inputs, Attributes attributes,
+                                    size_t output_count, bool is_padded);
   ValueId constant_for(ValueId id, int64_t number);
   // What a node gives that depends on counts and known values alone.
   void follow_counts(const Node& node);

@@ -8,6 +8,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
+#include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -56,15 +57,22 @@ void set_outputs(NodeReader& reader, const Values& values) {
   for (size_t i = 0; i < reader.output_count(); ++i) reader.set_output(i, values[i]);
 }
 
-// A graph as a body, whose inputs have these types.
+struct BodyInput {
+  TensorType type;
+  const StandIn* stand_in = nullptr;
+};
+
+// A graph as a body with these inputs.
 Builder::Body body_of(NodeReader& reader, const ControlFlow& control, std::string name,
-                      const onnx::GraphProto& graph, const std::vector<TensorType>& types) {
+                      const onnx::GraphProto& graph, const std::vector<BodyInput>& inputs) {
   Builder& builder = reader.builder();
   Builder::Body body{.name = std::move(name), .index = builder.begin_body()};
   try {
-    for (size_t i = 0; i < types.size(); ++i)
+    for (size_t i = 0; i < inputs.size(); ++i) {
       body.inputs.push_back(
-          builder.add_body_input(graph.input(static_cast<int>(i)).name(), types[i]));
+          builder.add_body_input(graph.input(static_cast<int>(i)).name(), inputs[i].type));
+      builder.mark_stand_in(body.inputs.back(), inputs[i].stand_in);
+    }
     body.outputs = control.put(graph, body.inputs);
   } catch (...) {
     builder.end_body();
@@ -72,6 +80,17 @@ Builder::Body body_of(NodeReader& reader, const ControlFlow& control, std::strin
   }
   builder.end_body();
   return body;
+}
+
+// Results of a loop stand for what its body gives: carries, which stand for that before it too, and
+// rows.
+void mark_results(Builder& builder, const Values& results, const Values& carries,
+                  const Values& given) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    builder.mark_stand_in(results[i], i < carries.size()
+                                          ? common_stand_in(builder, carries[i], given[i])
+                                          : builder.stand_in(given[i]));
+  }
 }
 
 // A branch that only the run decides on, or what is wrong with its shapes.
@@ -99,6 +118,7 @@ struct Branch {
       body.outputs.push_back(reader.emit("expand",
                                          {reader.constant(impossible_element(type.dtype))},
                                          {{"shape", Ints(type.shape)}}));
+      reader.builder().mark_stand_in(body.outputs.back(), reader.builder().stand_in(output));
     }
     reader.builder().end_body();
   }
@@ -229,7 +249,13 @@ void import_if(NodeReader& reader, const ControlFlow& control) {
     reader.known(0, "the condition between output " + std::to_string(i) + " of " +
                         to_string(types.back()) + " and of " + to_string(second));
   }
-  set_outputs(reader, reader.builder().emit_control("if", {condition}, {}, {taken, other}, types));
+  const Values results =
+      reader.builder().emit_control("if", {condition}, {}, {taken, other}, types);
+  for (size_t i = 0; i < results.size(); ++i) {
+    reader.builder().mark_stand_in(
+        results[i], common_stand_in(reader.builder(), taken.outputs[i], other.outputs[i]));
+  }
+  set_outputs(reader, results);
 }
 
 // One Loop.
@@ -301,10 +327,13 @@ class LoopImport {
   }
 
   Builder::Body make_body() {
-    std::vector<TensorType> types = {{DType::i64, {}}, {DType::bool_, {}}};
-    for (size_t i = 0; i < carries_.size(); ++i)
-      types.push_back(reader_.type(reader_.input(2 + i)));  // a sequence is refused
-    return body_of(reader_, control_, "body", graph_, types);
+    std::vector<BodyInput> inputs = {{.type = {DType::i64, {}}}, {.type = {DType::bool_, {}}}};
+    for (size_t i = 0; i < carries_.size(); ++i) {
+      const ValueId carry = reader_.input(2 + i);  // a sequence is refused
+      inputs.push_back(
+          {.type = reader_.type(carry), .stand_in = reader_.builder().stand_in(carry)});
+    }
+    return body_of(reader_, control_, "body", graph_, inputs);
   }
 
   // Reports what would put its trips in place, where more was known.
@@ -362,6 +391,8 @@ class LoopImport {
     inputs.insert(inputs.end(), carries_.begin(), carries_.end());
     Values outputs =
         reader_.builder().emit_control("loop", inputs, {{"max_iterations", most}}, {body}, types);
+    mark_results(reader_.builder(), outputs, carries_,
+                 Values(body.outputs.begin() + 1, body.outputs.end()));
     if (row_count_ > 0) control_.counts.push_back(outputs.back());
     outputs.pop_back();
     set_outputs(reader_, outputs);
@@ -417,7 +448,8 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
   }
   const Steps xs = steps_of(reader, "scan_input", ranks);
   Inputs inputs;
-  std::vector<TensorType> types;
+  std::vector<BodyInput> body_inputs;
+  Values carried;
   int64_t length = 0;
   for (size_t i = 0; i < reader.input_count(); ++i) {
     ValueId input = reader.input(i);
@@ -435,17 +467,18 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
         input = reader.emit("reverse", {input}, {{"axes", Ints{axis}}});
     }
     inputs.emplace_back(input);
-    types.push_back(std::move(type));
+    if (i < carries) carried.push_back(input);
+    body_inputs.push_back({.type = std::move(type), .stand_in = reader.builder().stand_in(input)});
   }
-  const Builder::Body body = body_of(reader, control, "body", graph, types);
+  const Builder::Body body = body_of(reader, control, "body", graph, body_inputs);
   std::vector<TensorType> results;
   ranks.clear();
   for (size_t i = 0; i < body.outputs.size(); ++i) {
     results.push_back(reader.type(body.outputs[i]));
     if (i >= carries) ranks.push_back(static_cast<int64_t>(results[i].shape.size()) + 1);
-    if (i < carries && results[i] != types[i])
+    if (i < carries && results[i] != body_inputs[i].type)
       reader.refuse_shapes("carry " + std::to_string(i) + " is " + to_string(results[i]) +
-                           " after the body, " + to_string(types[i]) + " before it");
+                           " after the body, " + to_string(body_inputs[i].type) + " before it");
   }
   const Steps ys = steps_of(reader, "scan_output", ranks);
   for (size_t i = carries; i < results.size(); ++i) {
@@ -459,6 +492,7 @@ void import_scan(NodeReader& reader, const ControlFlow& control) {
                                                   {"x_axes", xs.axes},
                                                   {"y_axes", ys.axes}},
                                                  {body}, results);
+  mark_results(reader.builder(), outputs, carried, body.outputs);
   for (size_t i = carries; i < outputs.size(); ++i) {
     if (!ys.backwards[i - carries]) continue;
     outputs[i] = reader.emit("reverse", {outputs[i]}, {{"axes", Ints{ys.axes[i - carries]}}});

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -156,20 +157,13 @@ void cast(NodeReader& n, const OnnxOp&) {
   cast_to(n, dtype_of(n.required_integer("to"), "the result"));
 }
 
-// Where only the type of an input counts, none may stand for it.
-void refuse_stand_in(NodeReader& n, size_t input) {
-  if (const StandIn* stand_in = n.builder().stand_in(n.input(input)))
-    n.refuse("input " + std::to_string(input) + " has the element type " +
-             std::string(stand_in->name) + ", which rlx has in constants alone");
-}
-
 void cast_like(NodeReader& n, const OnnxOp&) {
-  refuse_stand_in(n, 1);
+  refuse_stand_in(n.builder(), n.input(1), "input 1");
   cast_to(n, n.dtype(1));
 }
 
 void bit_cast(NodeReader& n, const OnnxOp&) {
-  refuse_stand_in(n, 0);
+  refuse_stand_in(n.builder(), n.input(0), "input 0");
   const DType to = dtype_of(n.required_integer("to"), "the result");
   n.set_output(0, n.emit("bitcast", {n.input(0)}, {{"to", std::string(name_of(to))}}));
 }

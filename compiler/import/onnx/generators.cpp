@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -44,6 +45,7 @@ void range(NodeReader& n, const OnnxOp&) {
 
 void eye_like(NodeReader& n, const OnnxOp&) {
   if (n.rank(0) != 2) n.refuse_shapes("its input is of shape " + to_string(n.shape(0)));
+  if (!n.has("dtype")) refuse_stand_in(n.builder(), n.input(0), "input 0");
   DType dtype = n.dtype(0);
   if (n.has("dtype")) dtype = dtype_of(n.integer("dtype", 0), "the result");
   n.set_output(0, n.emit("eye", {},

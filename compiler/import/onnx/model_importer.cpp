@@ -661,6 +661,11 @@ class ModelImporter {
       } else if (found->has_value() && builder_.sequence(**found) != nullptr) {
         error(DiagCode::UnsupportedOp, "output " + in_quotes(output.name()) + " is a sequence",
               "make its elements outputs, or join them with ConcatFromSequence");
+      } else if (const StandIn* type = found->has_value() ? builder_.stand_in(**found) : nullptr) {
+        error(DiagCode::UnsupportedOp,
+              "output " + in_quotes(output.name()) + " has the element type " +
+                  std::string(type->name) + ", which rlx has in constants alone",
+              "cast it to a type that rlx has");
       } else if (found->has_value()) {
         outputs.push_back({.name = output.name(), .value = **found});
       }

@@ -6,6 +6,7 @@
 
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/padding.h"
+#include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -378,7 +379,8 @@ void one_hot(NodeReader& n, const OnnxOp&) {
   const DType dtype = values.dtype;
   Attributes attributes = {{"depth", depth}, {"axis", n.integer("axis", -1)}};
   const Tensor* known = n.builder().known(n.input(2));
-  if (known != nullptr && known->is_float()) {
+  const bool stands_in = n.builder().stand_in(n.input(2)) != nullptr;
+  if (known != nullptr && known->is_float() && !stands_in) {
     attributes.emplace("dtype", std::string(name_of(dtype)));
     attributes.emplace("off", known->floats[0]);
     attributes.emplace("on", known->floats[1]);

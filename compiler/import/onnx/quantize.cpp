@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/stand_ins.h"
 #include "compiler/import/onnx/windows.h"
 #include "compiler/support/blocks.h"
 
@@ -79,6 +80,8 @@ void quantize(NodeReader& n, const OnnxOp&) {
 
 void dequantize(NodeReader& n, const OnnxOp&) {
   const int64_t wanted = n.opset() >= 23 ? n.integer("output_dtype", 0) : 0;
+  if (wanted == 0)
+    refuse_stand_in(n.builder(), n.input(1), "the scale, whose type the result has,");
   Attributes attributes = scale_axis(n);
   attributes.emplace("to", text(wanted != 0 ? dtype_of(wanted, "the result") : n.dtype(1)));
   n.set_output(
@@ -114,6 +117,7 @@ Floats multipliers(NodeReader& n, size_t x, size_t w, size_t y) {
 
 // Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point, [bias].
 Attributes requantize(NodeReader& n) {
+  refuse_stand_in(n.builder(), n.input(7), "the zero point of the result");
   return {{"x_zp", n.known_int(2, "the zero point of a")},
           {"w_zp", n.known_ints(5, "the zero points of b")},
           {"out_zp", n.known_int(7, "the zero point of the result")},
@@ -136,6 +140,7 @@ void qlinear_batches(NodeReader& n) {
   const Floats mult = multipliers(n, 1, 4, 6);
   const ValueId factor = n.constant_reals(
       DType::f32, mult.size() == 1 ? Shape{} : Shape{static_cast<int64_t>(mult.size())}, mult);
+  refuse_stand_in(n.builder(), n.input(7), "the zero point of the result");
   const DType to = n.dtype(7);
   const ValueId rounded = n.emit("round", {n.emit("mul", {product, factor})});
   n.set_output(0, n.cast(n.emit("add", {rounded, n.cast(*as_scalar(n, 7), DType::f32)}), to));
