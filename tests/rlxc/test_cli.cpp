@@ -313,6 +313,24 @@ TEST_CASE("a refused model names file, place and what was wanted, and leaves no 
 }
 
 TEST_CASE(
+    "a tensor of more elements than the workgroups of a kernel reach is refused by its node") {
+  const Workplace place;
+  for (const char* node : {R"("cast", "attributes": {"to": "i8"})", R"("softmax")", R"("sort")",
+                           R"("reduce_sum", "attributes": {"axes": [1]})",
+                           R"("transpose", "attributes": {"perm": [1, 0]})"}) {
+    const std::string model = place.write(
+        "large.json",
+        R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f16", "shape": [274877906944, 256]}],
+            "nodes": [{"inputs": ["x"], "outputs": ["y"], "op": )" +
+            std::string(node) + R"(}], "outputs": ["y"]})");
+    CAPTURE(node);
+    const ToolResult result = expect(2, place, {model, "-o", place.path("large.plan")});
+    CHECK(contains(result.errors, ": a kernel of it would be "));
+    CHECK(contains(result.errors, "[limit]"));
+  }
+}
+
+TEST_CASE(
     "an output path that cannot be written is a matter of resources and keeps what was there") {
   const Workplace place;
   const std::string model = place.write("m.json", small_model());
