@@ -68,6 +68,7 @@ LARGEST_DIM = 1 << 31  # of a dynamic dimension for which no maximum is given
 # Nodes that compute nothing: checks of what torch.export assumed.
 IGNORED = ("_assert_async", "_assert_tensor_metadata", "sym_constrain_range", "_check")
 CONTROL_FLOW = ("cond", "while_loop", "scan")  # of torch.ops.higher_order
+MOST_WORDS = 600  # characters of another program's error
 SAMPLES = 65  # values of each dynamic dim for which an assertion on shapes is tried
 
 
@@ -755,6 +756,18 @@ def to_float(value, dtype):
 
 # ---- the command line
 
+@contextlib.contextmanager
+def told_of(what):
+    """Errors of the user's own code and files, in one line: what they belong to, their own words, and the line that they come from."""
+    try:
+        yield
+    except (ExportError, Unsupported):
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  anything may go wrong in a program that is not ours
+        parts = (what, type(error).__name__, " ".join(str(error).split())[:MOST_WORDS], place_of(error))
+        raise ExportError(": ".join(part for part in parts if part)) from error
+
+
 def load_object(text):
     """MODULE:NAME or FILE.py:NAME."""
     place, _, name = text.rpartition(":")
@@ -806,7 +819,8 @@ def make_module(args):
     if not isinstance(made, torch.nn.Module):
         raise ExportError(f"{args.model} gives {type(made).__name__}, not a torch.nn.Module")
     if args.weights:
-        made.load_state_dict(read_weights(args.weights))
+        with told_of(f"--weights {args.weights}"):
+            made.load_state_dict(read_weights(args.weights))
     return made
 
 
@@ -837,13 +851,18 @@ def run(args):
     if args.model.endswith(".pt2"):
         if args.input or args.dynamic or args.precision or args.weights or args.train:
             raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
-        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,
+        with told_of(args.model):
+            program = torch.export.load(args.model)
+        return convert(program, args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,
                        max_count=args.max_count)
     dynamic = parse_dynamic(args.dynamic)
-    inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
-    module = make_module(args)
+    with told_of("--input"):
+        inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
+    with told_of(args.model):
+        module = make_module(args)
     if args.train:
-        module = with_loss(module, load_object(args.train))
+        with told_of(f"--train {args.train}"):
+            module = with_loss(module, load_object(args.train))
     parameters = inspect.signature(module.forward).parameters
     unknown = [name for name in inputs if name not in parameters]
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):

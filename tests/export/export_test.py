@@ -398,7 +398,17 @@ def check_command_line(args, folder):
     torch.export.save(torch.export.export(models.ResNet().eval(), (floats(1, 3, 64, 64),)), str(folder / "saved.pt2"))
     call([*command, folder / "saved.pt2", *common])
     call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "-q"])
-    for words, message in (([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
+    (folder / "syntax.py").write_text("class Net(\n")
+    (folder / "broken.py").write_text("import torch\n\n\ndef make():\n    raise ValueError('no such width')\n\n\nnumber = 7\n")
+    (folder / "bad.pt2").write_bytes(b"no program")
+    (folder / "bad.pt").write_bytes(b"no weights")
+    for words, message in (([folder / "syntax.py:Net"], "syntax.py:Net: SyntaxError"),
+                           ([folder / "broken.py:make"], "broken.py:make: ValueError: no such width: "),
+                           ([folder / "broken.py:number"], "TypeError: 'int' object is not callable"),
+                           ([folder / "bad.pt2"], "bad.pt2: "),
+                           ([place, "--weights", folder / "bad.pt"], "--weights"),
+                           ([place, "--input", "ids=99999999x99999999:i64"], "--input: RuntimeError"),
+                           ([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
                            (["nowhere:model"], "nowhere"), ([place, "--input", "ids=1x4:i64", "--dynamic", "ids.7=n"], "2 axes")):
         text = call([*command, *words, *common], wanted=2).stderr
         assert message in text, f"{message} is not in: {text}"
