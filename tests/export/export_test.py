@@ -408,9 +408,14 @@ def check_command_line(args, folder):
                            ([folder / "bad.pt2"], "bad.pt2: "),
                            ([place, "--weights", folder / "bad.pt"], "--weights"),
                            ([place, "--input", "ids=99999999x99999999:i64"], "--input: RuntimeError"),
+                           ([place, "--input", "ids=1x4:i64", "ids=1x4:i64"], "names an input twice"),
+                           ([place, "--dynamic", "ids.0=a", "ids.0=b"], "names axis 0 of ids twice"),
+                           ([place, "--dynamic", "ids.0=a:5:2"], "wanted MIN <= MAX"),
+                           ([place, "-o", folder / "no.txt"], "a .json or a .rlxg"),
+                           ([place, "-o", folder / "none/model.json"], "there is no folder"),
                            ([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
                            (["nowhere:model"], "nowhere"), ([place, "--input", "ids=1x4:i64", "--dynamic", "ids.7=n"], "2 axes")):
-        text = call([*command, *words, *common], wanted=2).stderr
+        text = call([*command, *common, *words], wanted=2).stderr
         assert message in text, f"{message} is not in: {text}"
 
 
