@@ -238,6 +238,12 @@ TEST_CASE("the plan's bytes depend on model and options, not on folder, threads 
 TEST_CASE("wrong use is told what is right") {
   const Workplace place;
   CHECK(contains(expect(1, place, {}).errors, "MODEL is missing"));
+  const std::string own = place.write("own.json", small_model());
+  std::filesystem::create_symlink("own.json", place.path("link.plan"));
+  for (const std::string& output : {own, place.path("link.plan")})
+    CHECK(contains(expect(1, place, {own, "-o", output, "--dim", "batch=4"}).errors,
+                   "is the model itself"));
+  CHECK(read_file(own) == small_model());
   CHECK(contains(expect(1, place, {"m.json"}).errors, "-o PLAN is missing"));
   expect(1, place, compile_arguments(place, {"--unknown"}));
   expect(1, place, compile_arguments(place, {"-O3"}));
