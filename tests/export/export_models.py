@@ -574,7 +574,10 @@ class Regions(nn.Module):
 class Statistics(nn.Module):
     def forward(self, x, y):  # [3, 5], [3, 5]
         zeros = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0], dtype=x.dtype)
-        return (torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
+        less = torch.where(x > y, x, math.nan)
+        return (torch.fmax(less, y), torch.fmin(x, less), torch.ldexp(x, (3 * y).round()), torch.round(x, decimals=1),
+                torch.round(100 * x, decimals=-1), torch.complex(x, y).conj().imag,
+                torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
                 torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 200, 1))
 
 
