@@ -155,8 +155,8 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
 
 std::string report_text(const Report& report) {
   const std::string& name = report.plan.name;
-  std::string out = "plan " + (name.empty() ? "without a name" : name) + ", entry " + report.entry.name + " on " +
-                    report.device.id + " " + report.device.name +
+  std::string out = "plan " + (name.empty() ? "without a name" : name) + ", entry " +
+                    report.entry.name + " on " + report.device.id + " " + report.device.name +
                     (report.program.empty() ? "" : ", its program " + report.program) + "\n";
   std::string symbols;
   for (const SymbolValue& symbol : report.symbols)
