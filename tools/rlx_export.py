@@ -64,10 +64,12 @@ from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_na
 
 FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+MOST_DIM = (1 << 40) - 1  # of a graph file
 LARGEST_DIM = 1 << 31  # of a dynamic dimension for which no maximum is given
 # Nodes that compute nothing: checks of what torch.export assumed.
 IGNORED = ("_assert_async", "_assert_tensor_metadata", "sym_constrain_range", "_check")
 CONTROL_FLOW = ("cond", "while_loop", "scan")  # of torch.ops.higher_order
+MOST_WORDS = 600  # characters of another program's error
 SAMPLES = 65  # values of each dynamic dim for which an assertion on shapes is tried
 
 
@@ -691,22 +693,36 @@ def output_names(program):
 
 # ---- files
 
-def write(graph, output, rlxc=None):
-    """OUTPUT and its weights beside it, OUTPUT's stem with .safetensors. A .rlxg is converted by rlxc, which checks the graph."""
+def check_output(output):
+    """What the path alone shows to be wrong, before the module is traced."""
     output = pathlib.Path(output)
-    weights = output.with_suffix(".safetensors")
     if output.suffix not in (".json", ".rlxg"):
         raise ExportError(f"{output}: the output is a .json or a .rlxg file")
-    if graph.tensors:
-        graph.write_weights(weights)
-    if output.suffix == ".json":
-        graph.write_json(output, weights.name)
-        return
-    with tempfile.NamedTemporaryFile(dir=output.parent or ".", prefix=f".{output.stem}.", suffix=".json") as file:
-        graph.write_json(file.name, weights.name)
-        done = subprocess.run([find_rlxc(rlxc), "convert", file.name, str(output)], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ExportError(f"rlxc convert refuses the graph:\n{done.stderr}")
+    if not output.parent.is_dir():
+        raise ExportError(f"{output}: there is no folder {output.parent}")
+
+
+def write(graph, output, rlxc=None):
+    """OUTPUT and its weights beside it, OUTPUT's stem with .safetensors, which take their names when both are whole. A .rlxg is
+    converted by rlxc, which checks the graph."""
+    output = pathlib.Path(output)
+    weights = output.with_suffix(".safetensors")
+    try:
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.stem}.") as folder:
+            made, written = pathlib.Path(folder, weights.name), pathlib.Path(folder, "graph.json")
+            if graph.tensors:
+                graph.write_weights(made)
+            graph.write_json(written, weights.name)
+            if output.suffix == ".rlxg":
+                done = subprocess.run([find_rlxc(rlxc), "convert", written, written.with_suffix(".rlxg")], capture_output=True, text=True)
+                if done.returncode != 0:
+                    raise ExportError(f"rlxc convert refuses the graph:\n{done.stderr}")
+                written = written.with_suffix(".rlxg")
+            if graph.tensors:
+                made.replace(weights)
+            written.replace(output)
+    except OSError as error:
+        raise ExportError(f"{output} cannot be written: {error.strerror or error}") from error
 
 
 def find_rlxc(given):
@@ -734,6 +750,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
     nms); how many there are is an output more, NAME.count. assume_values: what the module asks tensors for is what it is
     with args and kwargs; the result's `assumed` has a line for each answer.
     Raises ExportError with everything that stands in the way."""
+    check_output(output)
     kwargs = dict(kwargs or {})
     if precision:
         dtype = FLOATS[precision]
@@ -754,6 +771,18 @@ def to_float(value, dtype):
 
 
 # ---- the command line
+
+@contextlib.contextmanager
+def told_of(what):
+    """Errors of the user's own code and files, in one line: what they belong to, their own words, and the line that they come from."""
+    try:
+        yield
+    except (ExportError, Unsupported):
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  anything may go wrong in a program that is not ours
+        parts = (what, type(error).__name__, " ".join(str(error).split())[:MOST_WORDS], place_of(error))
+        raise ExportError(": ".join(part for part in parts if part)) from error
+
 
 def load_object(text):
     """MODULE:NAME or FILE.py:NAME."""
@@ -795,7 +824,12 @@ def parse_dynamic(words):
         if not match:
             raise ExportError(f"--dynamic {text}: wanted INPUT.AXIS=NAME, NAME:MIN:MAX or NAME:MIN:MAX:MULTIPLE")
         bounds = tuple(int(number) for number in match.groups()[3:] if number)
-        dynamic.setdefault(match[1], {})[int(match[2])] = whole_range((match[3], *bounds))
+        if bounds and not bounds[0] <= bounds[1] <= MOST_DIM:
+            raise ExportError(f"--dynamic {text}: wanted MIN <= MAX <= {MOST_DIM}")
+        axes = dynamic.setdefault(match[1], {})
+        if int(match[2]) in axes:
+            raise ExportError(f"--dynamic names axis {match[2]} of {match[1]} twice")
+        axes[int(match[2])] = whole_range((match[3], *bounds))
     return dynamic
 
 
@@ -806,7 +840,8 @@ def make_module(args):
     if not isinstance(made, torch.nn.Module):
         raise ExportError(f"{args.model} gives {type(made).__name__}, not a torch.nn.Module")
     if args.weights:
-        made.load_state_dict(read_weights(args.weights))
+        with told_of(f"--weights {args.weights}"):
+            made.load_state_dict(read_weights(args.weights))
     return made
 
 
@@ -837,13 +872,22 @@ def run(args):
     if args.model.endswith(".pt2"):
         if args.input or args.dynamic or args.precision or args.weights or args.train:
             raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
-        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,
+        check_output(args.output)
+        with told_of(args.model):
+            program = torch.export.load(args.model)
+        return convert(program, args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,
                        max_count=args.max_count)
     dynamic = parse_dynamic(args.dynamic)
-    inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
-    module = make_module(args)
+    with told_of("--input"):
+        inputs = dict(parse_input(text) for text in args.input)
+        if len(inputs) < len(args.input):
+            raise ExportError("--input names an input twice")
+        inputs = sized_for(inputs, dynamic)
+    with told_of(args.model):
+        module = make_module(args)
     if args.train:
-        module = with_loss(module, load_object(args.train))
+        with told_of(f"--train {args.train}"):
+            module = with_loss(module, load_object(args.train))
     parameters = inspect.signature(module.forward).parameters
     unknown = [name for name in inputs if name not in parameters]
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):

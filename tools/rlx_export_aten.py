@@ -46,7 +46,7 @@ def unary(op):
 
 
 table({f"{name}.default": op or name for name, op in {
-    "abs": "", "neg": "", "sign": "", "sgn": "sign", "floor": "", "ceil": "", "trunc": "", "round": "", "sqrt": "", "rsqrt": "",
+    "abs": "", "neg": "", "_neg_view": "neg", "sign": "", "sgn": "sign", "floor": "", "ceil": "", "trunc": "", "round": "", "sqrt": "", "rsqrt": "",
     "reciprocal": "", "square": "", "exp": "", "exp2": "", "expm1": "", "log": "", "log2": "", "log10": "", "log1p": "",
     "sin": "", "cos": "", "tan": "", "asin": "", "acos": "", "atan": "", "sinh": "", "cosh": "", "tanh": "", "asinh": "",
     "acosh": "", "atanh": "", "erf": "", "sigmoid": "", "log_sigmoid": "", "relu": "", "silu": "", "mish": "",
@@ -173,6 +173,32 @@ def copysign(s, x, other):
     is_minus_zero = s.emit("lt", [inverse, s.operand(0, s.out.dtype)], dtype=torch.bool, shape=other.shape)
     is_minus = s.emit("logical_or", [is_below, is_minus_zero], dtype=torch.bool, shape=other.shape)
     return s.emit("where", [is_minus, s.emit("neg", [size], shape=size.shape), size])
+
+
+@aten("fmax.default", "fmin.default")
+def not_nan(s, x, other):
+    """The larger or smaller of two, where one is NaN the other."""
+    x, other = (s.operand(value, s.out.dtype) for value in (x, other))
+    y = s.emit("max" if "fmax" in str(s.node.target) else "min", [x, other])
+    if not s.out.dtype.is_floating_point:
+        return y
+    has_no_x, has_no_other = (s.emit("is_nan", [value], dtype=torch.bool, shape=value.shape) for value in (x, other))
+    return s.emit("where", [has_no_x, other, s.emit("where", [has_no_other, x, y])])
+
+
+@aten("ldexp.Tensor")
+def ldexp(s, x, other):
+    power = s.emit("exp2", [s.operand(other, s.out.dtype)], shape=other.shape)
+    return s.emit("mul", [s.operand(x, s.out.dtype), power])
+
+
+@aten("round.decimals")
+def round_to(s, x, decimals):
+    if not x.dtype.is_floating_point:
+        raise Unsupported("whole numbers rounded to decimals; cast them to a float type")
+    before, after = ("mul", "div") if decimals >= 0 else ("div", "mul")
+    scale = s.operand(10.0 ** abs(decimals), x.dtype)
+    return s.emit(after, [s.emit("round", [s.emit(before, [x, scale])]), scale])
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")

@@ -5,7 +5,7 @@ import math
 import torch
 
 from rlx_export_aten import aten
-from rlx_export_graph import Unsupported, known, known_number, same
+from rlx_export_graph import Unsupported, expression, known, known_number, same
 
 
 # ---- products
@@ -270,11 +270,34 @@ def spread(values, count):
 @aten("convolution.default")
 def convolution(s, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     count = weight.rank - 2
-    window = {"stride": spread(stride, count), "pads": spread(padding, count) * 2, "dilation": spread(dilation, count),
-              "groups": groups}
+    window = {"stride": spread(stride, count), "pads": spread(padding, count) * 2, "dilation": spread(dilation, count)}
+    if known(groups) is None and not transposed:
+        return convolution_of_free_groups(s, input, weight, bias, window, expression(groups))
+    window["groups"] = groups
     if transposed:
         return s.emit("conv_transpose", [input, weight, bias], output_padding=spread(output_padding, count), **window)
     return s.emit("conv", [input, weight, bias], **window)
+
+
+def convolution_of_free_groups(s, input, weight, bias, window, groups):
+    """One image whose groups a dynamic dimension counts, as where each sample of a batch has weights of its own: a product of each
+    group over its windows."""
+    filters = known(expression(weight.shape[0]) / groups)
+    if weight.rank > 4 or known(input.shape[0]) != 1 or filters is None:
+        raise Unsupported("a convolution whose count of groups is dynamic, of several images or three spatial axes")
+    lines = [1] * (4 - weight.rank)  # before the spatial axis of a convolution over one
+    kernel, image = [*lines, *weight.shape[2:]], [*lines, *input.shape[2:]]
+    depth = weight.shape[1] * math.prod(kernel)
+    window = {"stride": lines + window["stride"], "dilation": lines + window["dilation"],
+              "pads": ([0] * len(lines) + window["pads"][:weight.rank - 2]) * 2}
+    x = s.reshape(input, [groups, weight.shape[1], *image])
+    pixels = math.prod(expression(dim) for dim in s.out.shape[2:])
+    windows = s.emit("im2col", [x], shape=[groups, depth, pixels], kernel=kernel, layout="unfold", **window)
+    y = s.contraction("matmul", s.reshape(weight, [groups, filters, depth]), windows, shape=[groups, filters, pixels])
+    y = s.reshape(y, list(s.out.shape))
+    if bias is None:
+        return y
+    return s.emit("add", [y, s.reshape(bias, [*bias.shape, *[1] * (weight.rank - 2)])])
 
 
 def batched(s, x, count):

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/dispatch/program.h"
+#include "compiler/support/check.h"
 
 namespace rlx {
 
@@ -162,7 +163,13 @@ DispatchBuilder<Params>& DispatchBuilder<Params>::bind(uint32_t position, const 
 
 // Spreads a linear count of workgroups over x, y and z so that no axis exceeds 65535 (Vulkan's
 // guaranteed limit). The kernel numbers its group x + count_x * (y + count_y * z) and returns when
-// that is not below the count.
+// that is not below the count. Throws TooManyGroups from 2^31 on.
 Grid split_grid(const Dim& groups);
+
+// No mistake of ours where lower_node hears it: a model may ask for tensors of which no kernel
+// numbers the workgroups.
+struct TooManyGroups : InternalError {
+  using InternalError::InternalError;
+};
 
 }  // namespace rlx

@@ -173,8 +173,10 @@ Grid split_grid(const Dim& groups) {
   // refuses it.
   if (groups.is_free() && groups < 1) return {.x = static_cast<int64_t>(groups)};
   // Kernels number their groups in 32 bits, and the grid may overshoot the count.
-  RLX_CHECK(groups >= 1 && groups < (uint64_t{1} << 31),
-            "grid of " + to_string(groups) + " workgroups");
+  RLX_CHECK(groups >= 1, "grid of " + to_string(groups) + " workgroups");
+  if (groups >= int64_t{1} << 31)
+    throw TooManyGroups("a kernel of it would be " + to_string(groups) +
+                        " workgroups, of which there are less than 2^31");
   if (groups <= kMaxGridAxis) return {.x = groups};
   if (groups.is_free()) {
     // No axis is 0 unless there are no groups.

@@ -82,8 +82,8 @@ bool refuse_language(const std::string& file, const ImportOptions& options,
 std::optional<GraphFormat> format_of(std::span<const std::byte> bytes, const std::string& file) {
   const std::optional<GraphFormat> format = detect_format(bytes);
   const bool is_named_so = std::filesystem::path(file).filename() == "config.json";
-  if (format == GraphFormat::Json && is_named_so && !is_rlx_graph(text_of(bytes)))
-    return GraphFormat::Checkpoint;
+  const bool may_be = !format || format == GraphFormat::Json;
+  if (may_be && is_named_so && !is_rlx_graph(text_of(bytes))) return GraphFormat::Checkpoint;
   return format;
 }
 

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +47,13 @@ std::string system_text(int error) {
   return std::strerror(error);
 }
 
+// What a checkout without Git LFS has in the place of a large file.
+bool is_lfs_pointer(std::span<const std::byte> bytes) {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  return bytes.size() > kBegin.size() &&
+         std::memcmp(bytes.data(), kBegin.data(), kBegin.size()) == 0;
+}
+
 FileResult map_descriptor(const Descriptor& file, bool is_confined) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0)
@@ -63,7 +72,12 @@ FileResult map_descriptor(const Descriptor& file, bool is_confined) {
   const void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED)
     return FileFault{DiagCode::FileMissing, "cannot be mapped: " + system_text(errno)};
-  return std::make_shared<const MappedFile>(address, size);
+  auto mapped = std::make_shared<const MappedFile>(address, size);
+  if (is_lfs_pointer(mapped->bytes()))
+    return FileFault{DiagCode::FileFormat,
+                     "is a pointer of Git LFS, which stands for the file: fetch that with `git lfs "
+                     "pull`"};
+  return mapped;
 }
 
 FileFault open_fault(int error) {

@@ -19,6 +19,8 @@
 namespace rlx {
 namespace {
 
+constexpr const char* kFewerGroups = "compute it in parts: fewer rows, or a smaller batch";
+
 // Names every op that cannot be lowered, all in one pass.
 bool check_lowerings(const Graph& graph, Diagnostics& diagnostics) {
   bool good = true;
@@ -110,7 +112,12 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
     return true;
   }
   bool is_good = false;
-  const std::optional<Dim> read = free_size_read_by([&] { is_good = op.lower(ctx); });
+  std::optional<Dim> read;
+  try {
+    read = free_size_read_by([&] { is_good = op.lower(ctx); });
+  } catch (const TooManyGroups& fault) {
+    return ctx.fail(DiagCode::Limit, fault.what(), kFewerGroups);
+  }
   if (read) report_free_size(diagnostics, node.op, node.name, "every kernel for it", *read);
   if (read || !is_good) return false;
   const std::vector<std::string> unread = ctx.attrs().unread();
@@ -151,12 +158,19 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
                                : lower_region(state, node, *regions, diagnostics);
   }
   if (!good) return std::nullopt;
-  const std::optional<Dim> read_at_end = free_size_read_by([&] {
-    state.finish();
-    write_states_in_place(program);
-  });
+  const std::string at_end = "the copy of an output or a state";
+  std::optional<Dim> read_at_end;
+  try {
+    read_at_end = free_size_read_by([&] {
+      state.finish();
+      write_states_in_place(program);
+    });
+  } catch (const TooManyGroups& fault) {
+    diagnostics.error(DiagCode::Limit, {}, at_end + ": " + fault.what(), kFewerGroups);
+    return std::nullopt;
+  }
   if (read_at_end) {
-    report_free_size(diagnostics, {}, "the copy of an output or a state", *read_at_end);
+    report_free_size(diagnostics, {}, at_end, *read_at_end);
     return std::nullopt;
   }
   if (has_free_sizes(program)) forget_alternatives(program);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/dispatch/builder.h"
 #include "compiler/lower/lower.h"
 #include "compiler/lower/lower_node.h"
 #include "compiler/ops/lowering/weight_fill.h"
@@ -107,7 +108,7 @@ class InitLowering {
       if (!make(init_.graph.node(id))) return false;
     }
     for (WeightId id : used) {
-      if (is_made(module_.weight(id))) fill(id);
+      if (is_made(module_.weight(id)) && !fill(id)) return false;
     }
     return true;
   }
@@ -134,10 +135,22 @@ class InitLowering {
   }
 
   // Splats and random weights, right before their first reader.
-  void fill(WeightId id) {
+  bool fill(WeightId id) {
     const Weight& weight = module_.weight(id);
     const bool fills = !std::holds_alternative<ComputedData>(weight.data) && is_made(weight);
-    if (!fills || !filled_.insert(id).second) return;
+    if (!fills || !filled_.insert(id).second) return true;
+    try {
+      fill(id, weight);
+      return true;
+    } catch (const TooManyGroups& fault) {
+      diagnostics_.error(DiagCode::Limit, {},
+                         "the filling of \"" + weight.name + "\": " + fault.what(),
+                         "split the tensor");
+      return false;
+    }
+  }
+
+  void fill(WeightId id, const Weight& weight) {
     const ValueId value = init_.values.at(id);
     const TensorRef place = state_.allocate(value);
     if (place.offset_bytes % kFillAlignmentBytes == 0) {
@@ -153,7 +166,7 @@ class InitLowering {
 
   bool make(const Node& node) {
     for (const std::optional<ValueId>& input : node.inputs) {
-      if (input) fill(init_.weights.at(index_of(*input)));
+      if (input && !fill(init_.weights.at(index_of(*input)))) return false;
     }
     std::vector<Step>& steps = state_.program.steps;
     const size_t first_step = steps.size();

@@ -165,10 +165,15 @@ bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics) {
   return true;
 }
 
-std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
-                                                 std::vector<const Tensor*> inputs,
-                                                 std::vector<TensorType> output_types,
-                                                 Diagnostics& diagnostics) {
+namespace {
+
+struct Evaluated {
+  std::vector<Tensor> outputs;
+  bool has_index_outside = false;
+};
+
+std::optional<Evaluated> evaluated(const Node& node, std::vector<const Tensor*> inputs,
+                                   std::vector<TensorType> output_types, Diagnostics& diagnostics) {
   const OpDef* op = find_op(node.op);
   RLX_CHECK(op != nullptr, "evaluating unknown op " + node.op);
   const std::vector<TensorType> types = output_types;
@@ -181,7 +186,27 @@ std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
   const auto is_empty = [](const TensorType& type) { return element_count(type.shape) == 0; };
   const bool computes = !std::all_of(types.begin(), types.end(), is_empty);
   if (computes && !op->evaluate(ctx)) return std::nullopt;
-  return ctx.take_outputs();
+  return Evaluated{.outputs = ctx.take_outputs(), .has_index_outside = ctx.has_index_outside()};
+}
+
+}  // namespace
+
+std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
+                                                 std::vector<const Tensor*> inputs,
+                                                 std::vector<TensorType> output_types,
+                                                 Diagnostics& diagnostics) {
+  auto result = evaluated(node, std::move(inputs), std::move(output_types), diagnostics);
+  if (!result) return std::nullopt;
+  return std::move(result->outputs);
+}
+
+std::optional<std::vector<Tensor>> evaluate_to_fold(const Node& node,
+                                                    std::vector<const Tensor*> inputs,
+                                                    std::vector<TensorType> output_types,
+                                                    Diagnostics& diagnostics) {
+  auto result = evaluated(node, std::move(inputs), std::move(output_types), diagnostics);
+  if (!result || result->has_index_outside) return std::nullopt;
+  return std::move(result->outputs);
 }
 
 }  // namespace rlx

@@ -126,11 +126,15 @@ class EvaluateContext : public NodeContext {
   // Zero-filled tensor of the inferred type, to be filled in place.
   Tensor& output(size_t i) { return outputs_.at(i); }
   [[nodiscard]] std::vector<Tensor> take_outputs() { return std::move(outputs_); }
+  // An index lies outside of what it indexes, which a run counts.
+  void report_outside() { has_index_outside_ = true; }
+  [[nodiscard]] bool has_index_outside() const { return has_index_outside_; }
 
  private:
   std::vector<const Tensor*> inputs_;
   std::vector<TensorType> output_types_;
   std::vector<Tensor> outputs_;
+  bool has_index_outside_ = false;
 };
 
 // A copy of a node, made before the context that reads it.
@@ -269,5 +273,11 @@ std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
                                                  std::vector<const Tensor*> inputs,
                                                  std::vector<TensorType> output_types,
                                                  Diagnostics& diagnostics);
+// The same of a node whose results are to stand in its place: nullopt, with nothing reported, where
+// an index lies outside too. The node is left to the run then, which tells of it.
+std::optional<std::vector<Tensor>> evaluate_to_fold(const Node& node,
+                                                    std::vector<const Tensor*> inputs,
+                                                    std::vector<TensorType> output_types,
+                                                    Diagnostics& diagnostics);
 
 }  // namespace rlx

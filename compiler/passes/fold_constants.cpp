@@ -89,7 +89,7 @@ bool is_computable(const Node& node) {
   return node.outputs.size() == 1 && node.region.empty() && find_op(node.op)->lower != nullptr;
 }
 
-// nullopt after an error.
+// nullopt after an error, or where an index lies outside.
 std::optional<std::vector<ValueId>> evaluate_on_host(Module& module, Graph& graph, const Node& node,
                                                      Diagnostics& diagnostics) {
   std::vector<Tensor> inputs;
@@ -101,7 +101,7 @@ std::optional<std::vector<ValueId>> evaluate_on_host(Module& module, Graph& grap
   }
   std::vector<TensorType> types;
   for (ValueId output : node.outputs) types.push_back(graph.value(output).type);
-  auto outputs = evaluate_node(node, pointers, types, diagnostics);
+  auto outputs = evaluate_to_fold(node, pointers, types, diagnostics);
   if (!outputs) return std::nullopt;
   std::vector<ValueId> results;
   for (size_t i = 0; i < node.outputs.size(); ++i) {

@@ -399,7 +399,8 @@ typedef struct rlx_session_options {
   uint32_t jobs;     // threads that create pipelines; 0: one per core
   uint32_t profile;  // 1: rlx_session_profile and rlx_session_last_run_microseconds work
   // NULL: none. Used if it fits plan, driver and device; written anew where it does not. A regular
-  // file: what lies under the path and is none, a symbolic link too, is neither read nor replaced.
+  // file of its own: what lies under the path and is none, a symbolic link too, or begins as no
+  // such file does, is neither read nor replaced.
   const char* pipeline_cache_path;
   // 0: none. A plan that needs more on the device is refused before anything is allocated.
   uint64_t memory_budget_bytes;

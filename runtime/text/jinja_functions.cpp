@@ -9,7 +9,8 @@ namespace rlx::jinja {
 namespace {
 
 Value raise_exception(const Call& call) {
-  throw Fault{text_of("the template says: ", call.values().str(call.wanted(0)).bytes())};
+  const std::string said(call.values().str(call.wanted(0)).bytes());
+  throw Fault{text_of("the template says: ", is_plain_text(said) ? said : quoted(said))};
 }
 
 Value strftime_now(const Call& call) {

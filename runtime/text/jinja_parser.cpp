@@ -90,20 +90,26 @@ class StatementParser {
     Statement statement{.at = in_.previous().at, .name = name};
     const auto* row = std::find_if(kRows.begin(), kRows.end(),
                                    [&](const Row& other) { return other.name == name; });
-    if (row == kRows.end()) return other_tag(name);
+    if (row == kRows.end()) return other_tag(name, out);
     statement.kind = row->kind;
     (this->*row->parse)(statement);
     close();
     out.push_back(std::move(statement));
   }
 
-  // Is named among what is unsupported; what it holds is parsed like the rest.
-  void other_tag(const std::string& name) {
+  // Is named among what is unsupported, and fails where it is reached; what it holds is parsed like
+  // the rest.
+  void other_tag(const std::string& name, Body& out) {
     const Place at = in_.previous().at;
     if (is_among(kInnerTags, name))
       fail(at, text_of("{% ", name, " %} ends or divides nothing here"));
     if (!is_among(kOtherTags, name)) fail(at, text_of("there is no tag {% ", name, " %}"));
-    if (name.substr(0, 3) != "end") in_.unsupported(at, text_of("the tag {% ", name, " %}"));
+    if (name.substr(0, 3) != "end") {
+      in_.unsupported(at, text_of("the tag {% ", name, " %}"));
+      out.push_back({.kind = StatementKind::Unsupported,
+                     .at = at,
+                     .text = text_of("the tag {% ", name, " %} is not supported")});
+    }
     while (in_.token().kind != TokenKind::BlockEnd && in_.token().kind != TokenKind::End)
       in_.next();
     close();

@@ -123,6 +123,8 @@ Renderer::Flow Renderer::run_statement(const Statement& statement) {
     case StatementKind::Filter:
       run_filter(statement);
       return Flow::Next;
+    case StatementKind::Unsupported:
+      throw Fault{statement.text};
   }
   return Flow::Next;
 }

@@ -82,7 +82,8 @@ enum class StatementKind : uint8_t {
   With,       // targets[i] = expressions[i] for bodies[0]
   Scope,      // bodies[0], whose variables end with it
   Break,
-  Continue
+  Continue,
+  Unsupported  // a tag whose place nothing can take: text says why
 };
 
 // What is set: a variable, or a member of a namespace.

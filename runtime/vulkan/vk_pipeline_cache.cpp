@@ -18,9 +18,11 @@
 namespace rlx::vulkan {
 namespace {
 
+constexpr std::array<char, 8> kMagic = {'R', 'L', 'X', 'V', 'K', 'P', 'C', '\0'};
+
 // Everything that a driver's pipeline data depends on. Compared byte by byte.
 struct CacheIdentity {
-  char magic[8];
+  std::array<char, 8> magic;
   uint32_t version;
   uint32_t vendor_id;
   uint32_t device_id;
@@ -42,7 +44,7 @@ static_assert(sizeof(CacheHeader) == 80,
 constexpr uint64_t kMaxDataBytes = uint64_t{1} << 30;
 
 CacheIdentity identity_of(const PhysicalDevice& device, const PlanView& plan) {
-  CacheIdentity identity = {.magic = {'R', 'L', 'X', 'V', 'K', 'P', 'C', '\0'},
+  CacheIdentity identity = {.magic = kMagic,
                             .version = 1,
                             .vendor_id = device.vendor_id,
                             .device_id = device.device_id,
@@ -82,6 +84,15 @@ std::vector<std::byte> read_pipeline_cache(const std::string& path, const Physic
   if (!file.read(sizeof header, data).ok()) return {};
   if (XXH3_64bits(data.data(), data.size()) != header.data_checksum) return {};
   return data;
+}
+
+bool is_foreign_file(const std::string& path) {
+  InputFile file;
+  std::array<char, sizeof CacheIdentity::magic> begin{};
+  if (!InputFile::open(path, {.follow_links = false}, file).ok() || file.size_bytes() == 0)
+    return false;
+  return file.size_bytes() < begin.size() ||
+         !file.read(0, std::as_writable_bytes(std::span(begin))).ok() || begin != kMagic;
 }
 
 bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device,

@@ -151,7 +151,7 @@ Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOpt
   }
   if (!path.empty()) {
     const std::vector<std::byte> known = read_pipeline_cache(path, context.physical, plan);
-    missed = known.empty();
+    missed = known.empty() && (options.pipeline_cache_path.empty() || !is_foreign_file(path));
     RLX_RETURN_IF_ERROR(create_cache(context, known, cache));
   }
   RLX_RETURN_IF_ERROR(made.create_pipelines(context, plan, used, options.jobs, cache.get()));

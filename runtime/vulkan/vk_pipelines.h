@@ -64,6 +64,9 @@ std::optional<std::string> pipeline_cache_file(const std::string& folder,
 std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device,
                                            const PlanView& plan);
 
+// Whether there is a file at `path` that no run of ours wrote: a caller's own, named by mistake.
+bool is_foreign_file(const std::string& path);
+
 // Replaces the file in one step, so that a reader sees the old one, the new one or none. False
 // where it cannot.
 bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device,

@@ -450,6 +450,27 @@ class Systems(nn.Module):
                 torch.fake_quantize_per_channel_affine(points.float(), scale, zero, 1, 0, 15).to(a.dtype))
 
 
+class OwnWeights(nn.Module):
+    """Convolutions whose weights each sample has of its own, as StyleGAN2's and those that mix kernels: the batch counts the groups."""
+
+    def __init__(self):
+        super().__init__()
+        self.style, self.mix, self.shift = nn.Linear(6, 4), nn.Linear(6, 3), nn.Linear(6, 6)
+        self.weight = nn.Parameter(0.3 * torch.randn(5, 4, 3, 3))
+        self.kernels = nn.Parameter(0.3 * torch.randn(3, 6, 5, 5))
+
+    def forward(self, x, w):
+        batch = x.shape[0]
+        weight = self.weight[None] * (self.style(w) + 1)[:, None, :, None, None]
+        weight = weight * torch.rsqrt(weight.pow(2).sum((2, 3, 4), keepdim=True) + 1e-8)
+        y = F.conv2d(x.reshape(1, -1, *x.shape[2:]), weight.reshape(-1, *weight.shape[2:]), padding=(1, 0), stride=(2, 1), groups=batch)
+        y = y.view(batch, -1, *y.shape[2:])
+        kernel = (self.mix(w)[:, :, None, None, None] * self.kernels).sum(1)
+        z = y.mean(3).reshape(1, -1, y.shape[2])
+        z = F.conv1d(z, kernel.reshape(-1, *kernel.shape[2:]), self.shift(w).flatten(), padding=3, dilation=2, groups=batch)
+        return y, z.view(batch, -1, z.shape[-1])
+
+
 class Folded(nn.Module):
     """Operators without a counterpart, of weights alone, and some whose handlers are short."""
 
@@ -553,7 +574,10 @@ class Regions(nn.Module):
 class Statistics(nn.Module):
     def forward(self, x, y):  # [3, 5], [3, 5]
         zeros = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0], dtype=x.dtype)
-        return (torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
+        less = torch.where(x > y, x, math.nan)
+        return (torch.fmax(less, y), torch.fmin(x, less), torch.ldexp(x, (3 * y).round()), torch.round(x, decimals=1),
+                torch.round(100 * x, decimals=-1), torch.complex(x, y).conj().imag,
+                torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
                 torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 200, 1))
 
 

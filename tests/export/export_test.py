@@ -134,6 +134,9 @@ CASES = {
     "dynamic": lambda: fixed(models.Dynamic, floats(2, 5, 8), floats(2, 8),
                              dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 4, 40)}, "y": {0: ("batch", 1, 16)}},
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
+    "own_weights": lambda: fixed(models.OwnWeights, floats(2, 4, 8, 7), floats(2, 6),
+                                 dynamic={name: {0: ("batch", 1, 9)} for name in "xw"},
+                                 other=(floats(5, 4, 8, 7), floats(5, 6)), bind={"batch": (2, 5)}),
     "any_length": lambda: fixed(models.AnyLength, floats(2, 6, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 2, 40)}},
                                 other=(floats(3, 9, 8),), bind={"batch": (2, 3), "seq": (6, 9)}),
     "windows": lambda: fixed(models.Windows, floats(2, 4, 8), dynamic={"x": {0: ("batch", 1, 8), 1: ("seq", 1, 40)}},
@@ -397,9 +400,24 @@ def check_command_line(args, folder):
     torch.export.save(torch.export.export(models.ResNet().eval(), (floats(1, 3, 64, 64),)), str(folder / "saved.pt2"))
     call([*command, folder / "saved.pt2", *common])
     call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "-q"])
-    for words, message in (([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
+    (folder / "syntax.py").write_text("class Net(\n")
+    (folder / "broken.py").write_text("import torch\n\n\ndef make():\n    raise ValueError('no such width')\n\n\nnumber = 7\n")
+    (folder / "bad.pt2").write_bytes(b"no program")
+    (folder / "bad.pt").write_bytes(b"no weights")
+    for words, message in (([folder / "syntax.py:Net"], "syntax.py:Net: SyntaxError"),
+                           ([folder / "broken.py:make"], "broken.py:make: ValueError: no such width: "),
+                           ([folder / "broken.py:number"], "TypeError: 'int' object is not callable"),
+                           ([folder / "bad.pt2"], "bad.pt2: "),
+                           ([place, "--weights", folder / "bad.pt"], "--weights"),
+                           ([place, "--input", "ids=99999999x99999999:i64"], "--input: RuntimeError"),
+                           ([place, "--input", "ids=1x4:i64", "ids=1x4:i64"], "names an input twice"),
+                           ([place, "--dynamic", "ids.0=a", "ids.0=b"], "names axis 0 of ids twice"),
+                           ([place, "--dynamic", "ids.0=a:5:2"], "wanted MIN <= MAX"),
+                           ([place, "-o", folder / "no.txt"], "a .json or a .rlxg"),
+                           ([place, "-o", folder / "none/model.json"], "there is no folder"),
+                           ([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
                            (["nowhere:model"], "nowhere"), ([place, "--input", "ids=1x4:i64", "--dynamic", "ids.7=n"], "2 axes")):
-        text = call([*command, *words, *common], wanted=2).stderr
+        text = call([*command, *common, *words], wanted=2).stderr
         assert message in text, f"{message} is not in: {text}"
 
 

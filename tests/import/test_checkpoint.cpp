@@ -170,6 +170,12 @@ TEST_CASE("shards are read as their index says") {
 TEST_CASE("a checkpoint without weights, or without config.json, is refused") {
   const TemporaryFolder folder;
   check_refused(read_at(folder.path()), DiagCode::FileMissing, "config.json");
+  // What kFour asks for is a language model's all the same.
+  for (const char* text : {"", "null", "[]"}) {
+    folder.write("config.json", text);
+    const Read read = read_at(folder.path());
+    CHECK_FALSE(read.diagnostics.text().find("bad-option") != std::string::npos);
+  }
   folder.write("config.json", small_config());
   check_refused(read_at(folder.path()), DiagCode::FileMissing,
                 "neither model.safetensors nor model.safetensors.index.json");

@@ -167,6 +167,98 @@ TEST_CASE("external data stays in the model's folder") {
   check_error(read_bad(model_for("twin.bin", "0"), options), DiagCode::FileOutside, "hard links");
 }
 
+TEST_CASE("an ONNX model that says two things of one is refused") {
+  const auto with_weight = [](const auto& change) {
+    onnx::ModelProto model = model_with_input({"2"});
+    onnx::TensorProto& tensor = *model.mutable_graph()->add_initializer();
+    tensor.set_name("w");
+    tensor.set_data_type(onnx::TensorProto::FLOAT);
+    tensor.add_dims(2);
+    tensor.add_float_data(1);
+    tensor.add_float_data(2);
+    add_node(*model.mutable_graph(), "Add", {"x", "w"}, {"y"});
+    model.mutable_graph()->add_output()->set_name("y");
+    change(model, *model.mutable_graph());
+    return model;
+  };
+  read_good(with_weight([](auto&, auto&) {}));
+  // Empty raw data is none.
+  read_good(
+      with_weight([](auto&, auto& graph) { graph.mutable_initializer(0)->set_raw_data(""); }));
+  check_error(read_bad(with_weight([](auto&, auto& graph) {
+                graph.mutable_initializer(0)->set_raw_data(std::string(8, '\0'));
+              })),
+              DiagCode::BadField, "initializer \"w\" has data in more than one place");
+  check_error(read_bad(with_weight(
+                  [](auto&, auto& graph) { *graph.add_initializer() = graph.initializer(0); })),
+              DiagCode::DuplicateName, "initializer \"w\" is given twice");
+  check_error(read_bad(with_weight([](auto&, auto& graph) {
+                onnx::TensorProto& tensor = *graph.mutable_initializer(0);
+                tensor.clear_float_data();
+                tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+                for (const char* file : {"a.bin", "b.bin"}) {
+                  auto& entry = *tensor.add_external_data();
+                  entry.set_key("location");
+                  entry.set_value(file);
+                }
+              })),
+              DiagCode::BadField, "has two external entries \"location\"");
+
+  // An input whose value an initializer is: with the same type, or another one.
+  const auto with_default = [&](int64_t size, int32_t type) {
+    return with_weight([&](auto&, auto& graph) {
+      onnx::ValueInfoProto& input = *graph.add_input();
+      input.set_name("w");
+      auto& tensor = *input.mutable_type()->mutable_tensor_type();
+      tensor.set_elem_type(type);
+      tensor.mutable_shape()->add_dim()->set_dim_value(size);
+    });
+  };
+  read_good(with_default(2, onnx::TensorProto::FLOAT));
+  const std::string other =
+      "input \"w\" is declared with another type than its initializer, f32[2]";
+  check_error(read_bad(with_default(3, onnx::TensorProto::FLOAT)), DiagCode::BadShape, other);
+  check_error(read_bad(with_default(2, onnx::TensorProto::INT32)), DiagCode::BadShape, other);
+
+  check_error(
+      read_bad(with_weight([](auto& model, auto&) { model.add_opset_import()->set_version(9); })),
+      DiagCode::UnsupportedVersion, "the default domain in the versions 17 and 9");
+  read_good(with_weight([](auto& model, auto&) { model.add_opset_import()->set_version(17); }));
+  check_error(read_bad(with_weight([](auto& model, auto&) {
+                for (const char* op : {"Relu", "Neg"}) {
+                  onnx::FunctionProto& function = *model.add_functions();
+                  function.set_name("F");
+                  function.set_domain("own");
+                  add_node(function, op, {"a"}, {"b"});
+                }
+              })),
+              DiagCode::DuplicateName, "function \"F\" of domain \"own\" is defined twice");
+  check_error(read_bad(with_weight([](auto&, auto& graph) {
+                onnx::NodeProto& node = add_node(graph, "LeakyRelu", {"x"}, {"z"});
+                add_integer(node, "alpha", 1).set_ref_attr_name("slope");
+              })),
+              DiagCode::BadAttribute, "refers to one of a function, and stands in none");
+}
+
+TEST_CASE("loops inside loops are counted by their first trip") {
+  onnx::ModelProto model = model_with_input({"1"});
+  onnx::GraphProto* graph = model.mutable_graph();
+  add_integers(*graph, "trips", {300});
+  graph->add_output()->set_name("y");
+  for (int level = 0; level < 3; ++level) {
+    onnx::NodeProto& loop =
+        add_node(*graph, "Loop", {"trips", "", level == 0 ? "x" : "a"}, {level == 0 ? "y" : "b"});
+    onnx::AttributeProto& attribute = *loop.add_attribute();
+    attribute.set_name("body");
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    graph = attribute.mutable_g();
+    for (const char* input : {"i", "on", "a"}) graph->add_input()->set_name(input);
+    for (const char* output : {"on", "b"}) graph->add_output()->set_name(output);
+  }
+  add_node(*graph, "Relu", {"a"}, {"b"});
+  check_error(read_bad(model), DiagCode::Limit, "in its place stand 26910000 nodes");
+}
+
 TEST_CASE("the limits of reliability.md hold in ONNX models") {
   const auto with_shape = [](const std::vector<std::string>& dims) {
     onnx::ModelProto model = model_with_input(dims);

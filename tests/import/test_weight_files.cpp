@@ -321,6 +321,20 @@ TEST_CASE("references never leave the model's folder") {
   check_only_error(reference_errors(folder, "w.bin/x"), DiagCode::FileMissing, "does not exist");
 }
 
+TEST_CASE("a pointer of Git LFS in the place of a file says what to do") {
+  const TemporaryFolder folder;
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 12\n";
+  folder.write("model/w.bin", pointer);
+  check_only_error(reference_errors(folder, "w.bin"), DiagCode::FileFormat, "`git lfs pull`");
+  for (const char* name : {"m.onnx", "m.gguf", "m.rlxg", "config.json"}) {
+    folder.write(name, pointer);
+    Diagnostics diagnostics;
+    CHECK_FALSE(load_module(folder.path(name), {}, diagnostics).has_value());
+    check_only_error(diagnostics, DiagCode::FileFormat, "is a pointer of Git LFS");
+  }
+}
+
 TEST_CASE("the walk without openat2 holds the same rules") {
   const TemporaryFolder folder;
   folder.write("secret.bin", raw_bytes(kThree));

@@ -83,4 +83,26 @@ TEST_CASE("an op without a kernel becomes ops that have one") {
   }
 }
 
+TEST_CASE("outputs of a selection that nobody wants may be left out") {
+  const std::vector<std::string> names = {"y", "count", "first", "inverse", "counts"};
+  for (size_t outputs = 1; outputs <= names.size(); ++outputs) {
+    std::string list;
+    for (size_t i = 0; i < outputs; ++i) list += (i == 0 ? "\"" : ", \"") + names[i] + "\"";
+    Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [20]}],
+      "nodes": [{"op": "unique", "inputs": ["x"], "outputs": [)" +
+                              list + "]}], \"outputs\": [" + list + "]");
+    CAPTURE(outputs);
+    CHECK(apply_keeping_values(decompose, module) >= 1);
+  }
+}
+
+TEST_CASE("the evaluator gives a gate's experts without their weights") {
+  const Module module = module_of(R"("inputs": [{"name": "s", "dtype": "f32", "shape": [2, 8]},
+                                       {"name": "r", "dtype": "f32", "shape": [2, 8]}],
+    "nodes": [{"op": "llada2_gate", "inputs": ["s", "r"], "outputs": ["chosen"],
+               "attributes": {"n_group": 2, "topk_group": 1, "top_k": 2}}],
+    "outputs": ["chosen"])");
+  CHECK(outputs_of(module).at(0).integers == std::vector<int64_t>{7, 6, 7, 6});
+}
+
 }  // namespace rlx::test

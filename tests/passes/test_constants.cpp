@@ -40,6 +40,38 @@ TEST_CASE("nodes of constants are evaluated, through chains, up to the first inp
   CHECK(outputs_of(module)[1].floats == std::vector<double>{-2, -4, -6});
 }
 
+TEST_CASE("nodes of constants with an index outside are left to the run, which tells of it") {
+  const auto reads = [](const std::string& node) {
+    return module_of(
+        R"("constants": [{"name": "a", "dtype": "f32", "shape": [3], "data": {"values": [1, 2, 3]}},
+                         {"name": "in", "dtype": "i32", "shape": [2], "data": {"values": [2, -3]}},
+                         {"name": "out", "dtype": "i32", "shape": [2], "data": {"values": [0, 3]}},
+                         {"name": "below", "dtype": "i32", "shape": [2, 1], "data": {"values": [0, -4]}},
+                         {"name": "b", "dtype": "f32", "shape": [2], "data": {"values": [5, 6]}}],
+      "nodes": [{"op": )" +
+        node + R"(, "outputs": ["y"]}], "outputs": ["y"])");
+  };
+  for (const char* node : {R"("gather", "inputs": ["a", "in"])",
+                           R"("gather", "inputs": ["a", "out"], "attributes": {"checked": false})",
+                           R"("scatter_elements", "inputs": ["a", "in", "b"])"}) {
+    Module module = reads(node);
+    CAPTURE(node);
+    CHECK(apply(fold_constants, module) == 1);
+  }
+  for (const char* node :
+       {R"("gather", "inputs": ["a", "out"])",
+        R"("gather", "inputs": ["a", "out"], "attributes": {"oob": "zero"})",
+        R"("embedding", "inputs": ["a", "out"])", R"("gather_elements", "inputs": ["a", "out"])",
+        R"("gather_nd", "inputs": ["a", "below"])",
+        R"("scatter_elements", "inputs": ["a", "out", "b"])",
+        R"("scatter_nd", "inputs": ["a", "below", "b"])",
+        R"("index_add", "inputs": ["a", "out", "b"], "attributes": {"axis": 0})"}) {
+    Module module = reads(node);
+    CAPTURE(node);
+    CHECK(apply(fold_constants, module) == 0);
+  }
+}
+
 TEST_CASE("entries that do the same to a weight hold one result") {
   const std::string nodes = R"("nodes": [
       {"op": "transpose", "inputs": ["a"], "outputs": ["t"], "attributes": {"perm": [1, 0]}},

@@ -238,6 +238,12 @@ TEST_CASE("the plan's bytes depend on model and options, not on folder, threads 
 TEST_CASE("wrong use is told what is right") {
   const Workplace place;
   CHECK(contains(expect(1, place, {}).errors, "MODEL is missing"));
+  const std::string own = place.write("own.json", small_model());
+  std::filesystem::create_symlink("own.json", place.path("link.plan"));
+  for (const std::string& output : {own, place.path("link.plan")})
+    CHECK(contains(expect(1, place, {own, "-o", output, "--dim", "batch=4"}).errors,
+                   "is the model itself"));
+  CHECK(read_file(own) == small_model());
   CHECK(contains(expect(1, place, {"m.json"}).errors, "-o PLAN is missing"));
   expect(1, place, compile_arguments(place, {"--unknown"}));
   expect(1, place, compile_arguments(place, {"-O3"}));
@@ -310,6 +316,24 @@ TEST_CASE("a refused model names file, place and what was wanted, and leaves no 
   CHECK(contains(unbound.errors, "--dim batch=N"));
   CHECK(contains(expect(2, place, {place.path("nowhere.json"), "-o", place.path("x.plan")}).errors,
                  "nowhere.json"));
+}
+
+TEST_CASE(
+    "a tensor of more elements than the workgroups of a kernel reach is refused by its node") {
+  const Workplace place;
+  for (const char* node : {R"("cast", "attributes": {"to": "i8"})", R"("softmax")", R"("sort")",
+                           R"("reduce_sum", "attributes": {"axes": [1]})",
+                           R"("transpose", "attributes": {"perm": [1, 0]})"}) {
+    const std::string model = place.write(
+        "large.json",
+        R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f16", "shape": [274877906944, 256]}],
+            "nodes": [{"inputs": ["x"], "outputs": ["y"], "op": )" +
+            std::string(node) + R"(}], "outputs": ["y"]})");
+    CAPTURE(node);
+    const ToolResult result = expect(2, place, {model, "-o", place.path("large.plan")});
+    CHECK(contains(result.errors, ": a kernel of it would be "));
+    CHECK(contains(result.errors, "[limit]"));
+  }
 }
 
 TEST_CASE(

@@ -33,4 +33,7 @@ TEST_CASE("quantize refuses what is no GGUF file, and types that it does not mak
   CHECK(no_type.exit_code == 1);
   CHECK(no_type.errors.find("\"q9\", which is no type") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(place.path("o")));
+  const ToolResult same = place.rlxc({"quantize", other, other, "--type", "q4_0"});
+  CHECK(same.exit_code == 1);
+  CHECK(same.errors.find("is the model itself") != std::string::npos);
 }

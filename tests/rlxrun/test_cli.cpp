@@ -134,6 +134,11 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
                 "several entries, choose one with --entry: main, echo");
   check_refused(place.echo("--seeded --repeat 0"), 1, "--repeat");
   check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
+  for (const char* tolerance : {"nan", "-1", "x", "1e-3x"})
+    check_refused(place.echo(std::string("--seeded --rtol ") + tolerance), 1, "no number of 0 or");
+  for (const char* budget : {"0", "-1", "0MB", "-2GiB"})
+    check_refused(place.echo(std::string("--seeded --memory-budget ") + budget), 1, "above 0");
+  check_refused(place.echo("--seeded --dim n=1 --dim n=2"), 1, "--dim gives \"n\" twice");
   for (const char* seed : {"18446744073709551616", "-9223372036854775809", "1.5", "0x1", "\"\""})
     check_refused(place.echo(std::string("--seeded --seed ") + seed), 1, "--seed");
   for (const char* seed : {"18446744073709551615", "9223372036854775808", "-1"})

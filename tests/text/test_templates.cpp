@@ -151,6 +151,11 @@ TEST_CASE("a template that cannot go on is refused with its line and column") {
   refuses("{{ 1|batch(2) }}", "line 1, column 6: the filter \"batch\" is not supported");
   refuses("{{ 1 is nice }}", "line 1, column 9: the test \"nice\" is not supported");
   refuses("{{ raise_exception('No ' ~ 2) }}", "line 1, column 19: the template says: No 2");
+  refuses("{{ raise_exception('\x1b[31mNo') }}",
+          "line 1, column 19: the template says: \"\\x1b[31mNo\"");
+  refuses("a{% include 'b' %}c", "line 1, column 5: the tag {% include %} is not supported");
+  refuses("{% set a = [] %}{% do a.append(1) %}c",
+          "line 1, column 20: the tag {% do %} is not supported");
   refuses("{{ 1 // 0 }}", "line 1, column 6: a number is divided by zero");
   refuses("{{ 9223372036854775807 + 1 }}", "line 1, column 24: a whole number leaves 64 bits");
   refuses("{% for a, b in [[1, 2, 3]] %}{% endfor %}",
@@ -200,7 +205,7 @@ TEST_CASE("everything of a template that is not supported is listed at once") {
                                  "line 2, column 35: the test \"nice\" is not supported",
                                  "line 2, column 57: the function \"cycler\" is not supported",
                                  "line 2, column 74: the method \"popitem\" is not supported"});
-  CHECK(text_of_template("{% if false %}{{ 1|batch(2) }}{% endif %}a") == "a");
+  CHECK(text_of_template("{% if false %}{{ 1|batch(2) }}{% include 'b' %}{% endif %}a") == "a");
 }
 
 TEST_CASE("a template that asks for too much is refused") {

@@ -156,6 +156,14 @@ TEST_CASE(
   CHECK(vulkan::read_pipeline_cache(path, physical, *plan).empty());
   run_with_cache(plan);
   CHECK_FALSE(vulkan::read_pipeline_cache(path, physical, *plan).empty());
+  // A file that is something else is not replaced; an empty one is.
+  const std::string own = "a file of the user's, whose name was given by mistake";
+  write_text(path, own);
+  run_with_cache(plan);
+  CHECK(file_text(path) == own);
+  write_text(path, "");
+  run_with_cache(plan);
+  CHECK_FALSE(vulkan::read_pipeline_cache(path, physical, *plan).empty());
   // What is no regular file is neither read nor replaced: a link to a good one, a FIFO, a device.
   const std::string aside = temporary_path("pipelines_aside");
   std::filesystem::rename(path, aside);

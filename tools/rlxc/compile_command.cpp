@@ -84,6 +84,9 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments,
                                        const CompileRequest& request) {
   if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
+  if (is_same_file(arguments.plan, arguments.model) ||
+      is_same_file(arguments.plan, model_file(arguments.model)))
+    return "-o \"" + arguments.plan + "\" is the model itself, which the plan would replace";
   if (arguments.no_cache && !arguments.cache.empty())
     return "--cache and --no-cache exclude each other";
   if (!arguments.embed.empty()) {

@@ -90,6 +90,8 @@ int write(const Quantization& plan, const QuantizeArguments& arguments, Diagnost
 }
 
 int quantize(const QuantizeArguments& arguments) {
+  if (is_same_file(arguments.input, arguments.output))
+    return usage_error("OUT \"" + arguments.output + "\" is the model itself, of other weights");
   Diagnostics diagnostics;
   const auto plan = plan_file(arguments, diagnostics);
   const int code = report(diagnostics);

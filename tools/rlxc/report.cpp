@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <sstream>
 
 #include "compiler/extension/load_extension.h"
@@ -52,6 +53,11 @@ int report_written(const Status& status) {
   if (status.ok()) return kExitOk;
   tool::say_error("rlxc", status.message());
   return kExitResources;
+}
+
+bool is_same_file(const std::string& one, const std::string& other) {
+  std::error_code failed;
+  return std::filesystem::equivalent(one, other, failed) && !failed;
 }
 
 std::string size_text(uint64_t bytes) {

@@ -30,6 +30,9 @@ int usage_error(const std::string& message);
 // Of writing an output: prints why it failed. kExitOk or kExitResources.
 int report_written(const Status& status);
 
+// Whether two paths name one file that there is: an output that would replace what it is made of.
+bool is_same_file(const std::string& one, const std::string& other);
+
 // "3.4 MiB", "512 B".
 std::string size_text(uint64_t bytes);
 

@@ -3,6 +3,7 @@
 #include "tools/rlxrun/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 
 #include "tools/describe/describe.h"
@@ -65,6 +66,20 @@ TensorFile split_state_dump(const std::string& text) {
   if (dump.name.empty())
     throw CLI::ValidationError("--dump-state: \"" + text + "\" is not NAME=FILE.npy");
   return dump;
+}
+
+// What CLI::NonNegativeNumber lets through is no tolerance: nothing is within NaN.
+std::string tolerance_fault(const std::string& text) {
+  double value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 0) return {};
+  return "\"" + text + "\" is no number of 0 or more";
+}
+
+std::string budget_fault(const std::string& text) {
+  return text.find_first_of("123456789") == std::string::npos || text.starts_with('-')
+             ? "\"" + text + "\" is no number of bytes above 0"
+             : std::string();
 }
 
 SymbolValue split_symbol(const std::string& text) {
@@ -143,12 +158,12 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--rtol", options.rtol,
                  "Relative tolerance; 1e-4 for floats unless given, 0 for other types; of "
                  "--against by type")
-      ->check(CLI::NonNegativeNumber);
+      ->check(tolerance_fault);
   app.add_option("--atol", options.atol,
                  "Absolute tolerance; 1e-5 for floats unless given, 0 for other types; of "
                  "--against by type and "
                  "the size of a value")
-      ->check(CLI::NonNegativeNumber);
+      ->check(tolerance_fault);
 }
 
 void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
@@ -197,6 +212,7 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "Refuse a plan that needs more device memory than this: in bytes, or with a unit, "
                  "as 2GiB or 500MB")
       ->transform(CLI::AsSizeValue(true))
+      ->transform(CLI::Validator(budget_fault, "BYTES"))
       ->type_name("BYTES");
   app.add_flag("--json", options.json, "Print the result as JSON");
   app.add_flag("--validate", options.validate,
@@ -316,7 +332,12 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));
     for (const std::string& text : raw.state_dumps)
       options.state_dumps.push_back(split_state_dump(text));
-    for (const std::string& text : raw.symbols) options.symbols.push_back(split_symbol(text));
+    for (const std::string& text : raw.symbols) {
+      options.symbols.push_back(split_symbol(text));
+      const std::string& name = options.symbols.back().name;
+      if (std::ranges::count(options.symbols, name, &SymbolValue::name) > 1)
+        throw CLI::ValidationError("--dim gives \"" + name + "\" twice");
+    }
     for (const std::string& text : raw.expected)
       options.expected.push_back(split_tensor_file(text));
     for (const std::string& text : raw.dumps) options.dumps.push_back(split_dump(text));

@@ -154,8 +154,9 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
 }  // namespace
 
 std::string report_text(const Report& report) {
-  std::string out = "plan " + report.plan.name + ", entry " + report.entry.name + " on " +
-                    report.device.id + " " + report.device.name +
+  const std::string& name = report.plan.name;
+  std::string out = "plan " + (name.empty() ? "without a name" : name) + ", entry " +
+                    report.entry.name + " on " + report.device.id + " " + report.device.name +
                     (report.program.empty() ? "" : ", its program " + report.program) + "\n";
   std::string symbols;
   for (const SymbolValue& symbol : report.symbols)

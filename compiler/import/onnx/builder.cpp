@@ -452,7 +452,7 @@ std::optional<std::vector<ValueId>> Builder::fold(const Node& node) {
   }
   // The maps hold their elements in place, so the pointers stay good.
   Diagnostics faults;
-  auto results = evaluate_node(node, inputs, types, faults);
+  auto results = evaluate_to_fold(node, inputs, types, faults);
   if (!results) return std::nullopt;
   if (options_.keeps_folded_nodes) {
     for (size_t i = 0; i < results->size(); ++i) {

@@ -81,6 +81,7 @@ class Builder {
   // Throws Refusal where as many more nodes are more than a graph may have: for what is unrolled,
   // before it is.
   void expect_nodes(uint64_t count) const;
+  [[nodiscard]] uint64_t node_count() const { return node_count_; }
 
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_.value(id).type; }
   // The elements of a value that is known now, or nullptr.

@@ -16,6 +16,7 @@ namespace {
 // Trips that are put one behind the other; a loop of more is a node.
 constexpr int64_t kMostTripsInPlace = 4096;
 constexpr int64_t kMostTrips = int64_t{1} << 16;
+constexpr int64_t kNoBound = (int64_t{1} << 31) - 1;  // as a trip count, and what is larger
 constexpr int64_t kOldestScan = 9;  // before, scans went over batches of sequences
 
 using Values = std::vector<ValueId>;
@@ -286,7 +287,10 @@ class LoopImport {
     if (known->integers.front() < 0)
       reader_.refuse("the trip count is " + std::to_string(known->integers.front()) +
                      ", wanted 0 or more");
-    if (known->integers.front() > kMostTrips) trips_.reset();
+    if (known->integers.front() > kMostTrips) {
+      trips_.reset();
+      if (known->integers.front() < kNoBound) too_many_trips_ = known->integers.front();
+    }
     return trips_ ? std::optional(known->integers.front()) : std::nullopt;
   }
 
@@ -301,8 +305,14 @@ class LoopImport {
     if (!goes_on) return false;
     Values carries = carries_;
     std::vector<Values> rows(row_count_);
+    const uint64_t nodes_before = reader_.builder().node_count();
     for (int64_t t = 0; goes_on == true && (!trips_ || t < *known_trips_); ++t) {
       if (t == kMostTripsInPlace) return false;
+      // Loops inside loops are refused by what the first trip took, not when memory is full of
+      // them.
+      if (t == 1 && trips_)
+        reader_.builder().expect_nodes((reader_.builder().node_count() - nodes_before) *
+                                       static_cast<uint64_t>(*known_trips_ - 1));
       Values inputs = {number(t), truth()};
       inputs.insert(inputs.end(), carries.begin(), carries.end());
       const Values given = control_.put(graph_, inputs);
@@ -365,6 +375,10 @@ class LoopImport {
     const std::string bound = " (or --max-iterations N the most trips)";
     if (trips_) reader_.known(0, "its trip count" + bound);
     if (condition_) reader_.known(1, "its condition" + bound);
+    if (too_many_trips_)
+      reader_.refuse("it may take " + std::to_string(*too_many_trips_) + " trips, wanted at most " +
+                         std::to_string(kMostTrips),
+                     "give the most that there may be with --max-iterations N");
     reader_.refuse("how many trips it takes is known only in the run",
                    "give the most that there may be with --max-iterations N");
   }
@@ -403,6 +417,7 @@ class LoopImport {
   const onnx::GraphProto& graph_;
   std::optional<ValueId> trips_;
   std::optional<ValueId> condition_;
+  std::optional<int64_t> too_many_trips_;  // a count that is known, and that no loop may have
   std::optional<int64_t> known_trips_;
   Values carries_;
   size_t row_count_ = 0;

@@ -31,6 +31,10 @@ std::string domain_of(const std::string& domain) {
   return domain == "ai.onnx" ? "" : domain;
 }
 
+std::string named_domain(const std::string& domain) {
+  return domain_of(domain).empty() ? "the default domain" : "domain " + in_quotes(domain);
+}
+
 template <typename Imports>
 Opsets opsets_of(const Imports& imports) {
   Opsets opsets;
@@ -44,6 +48,7 @@ struct Scope {
   const Scope* outer = nullptr;  // of the graph around a branch; a function sees none
   std::map<std::string, std::optional<ValueId>> values = {};
   Opsets opsets = {};
+  bool is_in_function = false;
   AttributeMap call = {};             // the attributes that a function was called with
   std::set<std::string> absent = {};  // a function's inputs that the call leaves out
   std::string path = {};              // "node \"f\" / " before names inside a function or branch
@@ -77,8 +82,7 @@ class ModelImporter {
   OnnxResult import() {
     Scope scope;
     scope.opsets = opsets_of(model_->opset_import());
-    for (const onnx::FunctionProto& function : model_->functions())
-      functions_.emplace(std::pair(domain_of(function.domain()), function.name()), &function);
+    list_functions();
     check_model(scope);
     check_node_count();
     list_gaps(model_->graph().node(), scope.opsets, 0, "");
@@ -103,6 +107,16 @@ class ModelImporter {
   }
   void error(DiagCode code, const std::string& message, std::string hint = {}) {
     diagnostics_->error(code, place(""), message, std::move(hint));
+  }
+
+  // Overloads of one name are refused too: nothing says here which of them a node calls.
+  void list_functions() {
+    for (const onnx::FunctionProto& function : model_->functions()) {
+      const auto key = std::pair(domain_of(function.domain()), function.name());
+      if (!functions_.emplace(key, &function).second)
+        error(DiagCode::DuplicateName, "function " + in_quotes(function.name()) + " of " +
+                                           named_domain(key.first) + " is defined twice");
+    }
   }
 
   // A model of other domains' nodes alone needs no opset of the default one.
@@ -130,6 +144,14 @@ class ModelImporter {
 
   void check_model(const Scope& scope) {
     check_opset(scope.opsets);
+    for (const auto& import : model_->opset_import()) {
+      const int64_t taken = scope.opsets.at(domain_of(import.domain()));
+      if (import.version() == taken) continue;
+      error(DiagCode::UnsupportedVersion, "the model imports " + named_domain(import.domain()) +
+                                              " in the versions " +
+                                              std::to_string(import.version()) + " and " +
+                                              std::to_string(taken) + ", wanted one");
+    }
     if (!model_->has_graph()) error(DiagCode::BadField, "the model has no graph");
     for (const auto& tensor : model_->graph().sparse_initializer()) {
       error(DiagCode::UnsupportedOp,
@@ -184,9 +206,7 @@ class ModelImporter {
       const OnnxGap gap = gap_of(domain, node.op_type());
       report(node, path, i,
              {.code = DiagCode::UnsupportedOp,
-              .message = "operator " + in_quotes(node.op_type()) + " of " +
-                         (domain.empty() ? std::string("the default domain")
-                                         : "domain " + in_quotes(domain)) +
+              .message = "operator " + in_quotes(node.op_type()) + " of " + named_domain(domain) +
                          ", opset " +
                          (version == opsets.end() ? std::string("not imported")
                                                   : std::to_string(version->second)) +
@@ -225,10 +245,13 @@ class ModelImporter {
   }
 
   void import_initializers(const onnx::GraphProto& graph, Scope& scope) {
+    std::set<std::string_view> seen;
     for (const onnx::TensorProto& tensor : graph.initializer()) {
       if (is_full()) return;
       const std::string what = "initializer " + in_quotes(tensor.name());
       try {
+        if (!seen.insert(tensor.name()).second)
+          throw Refusal{.code = DiagCode::DuplicateName, .message = what + " is given twice"};
         ConstantTensor decoded = tensors_.decode(tensor, model_, what);
         const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
         const ValueId id = builder_.add_constant(tensor.name(), std::move(decoded.type),
@@ -255,15 +278,38 @@ class ModelImporter {
       if (!seen.insert(input.name()).second)
         error(DiagCode::DuplicateName, "input " + in_quotes(input.name()) + " is given twice");
       const bool is_fixed = options_.fixed_inputs.contains(input.name());
-      if (scope.values.contains(input.name()) && !is_fixed)
-        continue;  // an initializer is its value
       if (is_full()) return;
       try {
+        if (scope.values.contains(input.name()) && !is_fixed) {
+          check_default(input, scope);  // an initializer is its value
+          continue;
+        }
         import_input(input, scope);
       } catch (const Refusal& refusal) {
         error(refusal.code, refusal.message, refusal.hint);
       }
     }
+  }
+
+  // An initializer that is the value of an input has the input's type, where the model says one.
+  void check_default(const onnx::ValueInfoProto& input, const Scope& scope) {
+    const std::optional<ValueId>& value = scope.values.at(input.name());
+    if (!value || !input.type().has_tensor_type()) return;
+    const onnx::TypeProto::Tensor& declared = input.type().tensor_type();
+    const TensorType& type = builder_.type(*value);
+    const bool is_known = declared.elem_type() != onnx::TensorProto::UNDEFINED &&
+                          stand_in_of(declared.elem_type()) == nullptr;
+    const std::string what = "input " + in_quotes(input.name());
+    const bool is_good =
+        (!is_known || dtype_of(declared.elem_type(), what) == type.dtype) &&
+        (!declared.has_shape() ||
+         std::ranges::equal(declared.shape().dim(), type.shape, [](const auto& dim, int64_t size) {
+           return is_open_dim(dim) || dim.dim_value() == size;
+         }));
+    if (!is_good)
+      throw Refusal{.code = DiagCode::BadShape,
+                    .message = what + " is declared with another type than its initializer, " +
+                               to_string(type)};
   }
 
   void import_input(const onnx::ValueInfoProto& input, Scope& scope) {
@@ -438,6 +484,10 @@ class ModelImporter {
     for (const onnx::AttributeProto& attribute : node.attribute()) {
       const onnx::AttributeProto* meant = &attribute;
       if (!attribute.ref_attr_name().empty()) {
+        if (!scope.is_in_function)
+          throw Refusal{.code = DiagCode::BadAttribute,
+                        .message = "attribute " + in_quotes(attribute.name()) +
+                                   " refers to one of a function, and stands in none"};
         const auto given = scope.call.find(attribute.ref_attr_name());
         if (given == scope.call.end()) continue;
         meant = given->second;
@@ -530,6 +580,7 @@ class ModelImporter {
         throw Refusal{.code = DiagCode::UnknownAttribute,
                       .message = "attribute " + in_quotes(name) + " is none of the function's"};
     }
+    inner.is_in_function = true;
     inner.call = std::move(attributes);
     if (inputs.size() > static_cast<size_t>(function.input_size()))
       throw Refusal{.code = DiagCode::BadArity,
@@ -595,6 +646,7 @@ class ModelImporter {
     Scope inner = enter(scope, node);
     inner.outer = &scope;
     inner.opsets = scope.opsets;
+    inner.is_in_function = scope.is_in_function;
     inner.call = scope.call;
     const size_t errors = diagnostics_->error_count();
     list_gaps(graph.node(), inner.opsets, inner.depth, inner.path);

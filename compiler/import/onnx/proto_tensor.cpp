@@ -139,16 +139,29 @@ HostBytes normalised(const HostBytes& data) {
   return owned(std::move(bytes));
 }
 
-std::string text_of(const onnx::TensorProto& tensor, std::string_view key) {
+std::string text_of(const onnx::TensorProto& tensor, std::string_view key,
+                    const std::string& what) {
+  std::optional<std::string> text;
   for (const auto& entry : tensor.external_data()) {
-    if (entry.key() == key) return entry.value();
+    if (entry.key() != key) continue;
+    if (text)
+      fail(DiagCode::BadField, what + " has two external entries " + in_quotes(std::string(key)));
+    text = entry.value();
   }
-  return {};
+  return text.value_or("");
+}
+
+// How many of the message's fields hold elements.
+int filled_fields(const onnx::TensorProto& tensor) {
+  return int{!tensor.raw_data().empty()} + int{tensor.float_data_size() > 0} +
+         int{tensor.int32_data_size() > 0} + int{tensor.int64_data_size() > 0} +
+         int{tensor.double_data_size() > 0} + int{tensor.uint64_data_size() > 0} +
+         int{tensor.string_data_size() > 0};
 }
 
 uint64_t number_of(const onnx::TensorProto& tensor, std::string_view key, uint64_t absent,
                    const std::string& what) {
-  const std::string text = text_of(tensor, key);
+  const std::string text = text_of(tensor, key, what);
   if (text.empty()) return absent;
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -191,7 +204,7 @@ DType dtype_of(int64_t onnx_type, const std::string& what) {
 
 HostBytes TensorDecoder::external(const onnx::TensorProto& tensor, uint64_t size_bytes,
                                   const std::string& what) {
-  const std::string path = text_of(tensor, "location");
+  const std::string path = text_of(tensor, "location", what);
   const uint64_t offset = number_of(tensor, "offset", 0, what);
   const uint64_t length = number_of(tensor, "length", size_bytes, what);
   auto found = files_.find(path);
@@ -224,13 +237,16 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
   }
   if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
   if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
+  const bool is_external = tensor.data_location() == onnx::TensorProto::EXTERNAL;
+  if (filled_fields(tensor) + int{is_external} > 1)
+    fail(DiagCode::BadField, what + " has data in more than one place");
   const int64_t count = element_count(result.type.shape);
   const uint64_t size_bytes =
       stand_in != nullptr ? ceil_div(static_cast<uint64_t>(count) * stand_in->bits, uint64_t{8})
                           : static_cast<uint64_t>(byte_size(result.type));
-  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
+  if (is_external) {
     result.data = external(tensor, size_bytes, what);
-  } else if (tensor.has_raw_data()) {
+  } else if (!tensor.raw_data().empty()) {
     result.data = {.owner = owner, .bytes = std::as_bytes(std::span(tensor.raw_data()))};
   } else {
     const uint32_t packed_bytes = stand_in != nullptr && stand_in->bits > 8 ? 2 : 1;

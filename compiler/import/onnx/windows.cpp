@@ -29,10 +29,11 @@ Ints list_of(NodeReader& n, const char* name, size_t count, int64_t absent, int6
   if (values.size() != count)
     n.refuse_shapes("attribute \"" + std::string(name) + "\" has " + std::to_string(values.size()) +
                     " values, wanted " + std::to_string(count));
-  if (std::any_of(values.begin(), values.end(),
-                  [&](int64_t v) { return v < least || v > (int64_t{1} << 31); }))
-    n.refuse("attribute \"" + std::string(name) + "\" is wrong for " + std::to_string(count) +
-             " values of at least " + std::to_string(least));
+  for (const int64_t value : values) {
+    if (value >= least && value <= int64_t{1} << 31) continue;
+    n.refuse("attribute \"" + std::string(name) + "\" holds " + std::to_string(value) +
+             ", wanted " + std::to_string(least) + " to 2^31");
+  }
   return values;
 }
 

@@ -136,6 +136,7 @@ bool evaluate_gate(EvaluateContext& ctx) {
     for (size_t i = 0; i < count; ++i) {
       const double score = scores.floats[token * experts + chosen[i]];
       ctx.output(0).integers[token * count + i] = static_cast<int64_t>(chosen[i]);
+      if (ctx.output_count() == 1) continue;
       ctx.output(1).floats[token * count + i] = scaling * (norms ? score / sum : score);
     }
   }

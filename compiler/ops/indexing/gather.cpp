@@ -70,6 +70,7 @@ bool evaluate_gather(EvaluateContext& ctx) {
     int64_t source = index_value(index, row);
     if (source < 0) source += view.size;
     const bool inside = source >= 0 && source < view.size;
+    if (!inside && reports_outside(ctx)) ctx.report_outside();
     if (!inside && zero) continue;
     source = std::clamp<int64_t>(source, 0, view.size - 1);
     const auto from = static_cast<size_t>((outer * view.size + source) * view.inner + column);

@@ -128,6 +128,7 @@ bool evaluate_gather_nd(EvaluateContext& ctx) {
   const Shape& from = x.type.shape;
   const Gathered gathered = gathered_of(ctx, index.type.shape, from, dense_strides(from));
   const int64_t row = loop_count(gathered.row);
+  if (has_place_outside(gathered.map, index)) ctx.report_outside();
   for (int64_t i = 0; i < y.count(); ++i) {
     const std::optional<int64_t> place = place_of(gathered.map, index, i / row);
     if (!place) continue;

@@ -431,6 +431,7 @@ bool evaluate_scatter(EvaluateContext& ctx, const ScatterProblem& problem,
   const int64_t places = problem.places;
   const int64_t tuples = problem.map.tuples;
   const int64_t elements = problem.outer * problem.row;
+  if (has_place_outside(problem.map, ctx.input(operands.index))) ctx.report_outside();
   for (int64_t update = 0; update < tuples; ++update) {
     const std::optional<int64_t> place = place_of(problem.map, ctx.input(operands.index), update);
     if (!place) continue;

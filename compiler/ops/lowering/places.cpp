@@ -81,6 +81,16 @@ std::optional<int64_t> place_of(const PlaceMap& map, const Tensor& index, int64_
   return place;
 }
 
+bool has_place_outside(const PlaceMap& map, const Tensor& index) {
+  const auto count = static_cast<int64_t>(map.axes.size());
+  for (int64_t i = 0; i < index.count(); ++i) {
+    const Dim& size = map.axes[static_cast<size_t>(i % count)].size;
+    const int64_t at = index_value(index, i);
+    if (at < -size.bound() || at >= size.bound()) return true;
+  }
+  return false;
+}
+
 AxisLoops axis_loops(const TensorRef& view, int64_t axis) {
   AxisLoops loops{.outer = {}, .row_stride = view.strides[static_cast<size_t>(axis)], .inner = {}};
   for (size_t d = 0; d < view.strides.size(); ++d) {

@@ -45,6 +45,8 @@ std::string place_text(const PlaceMap& map, DType index, const Dim& count);
 
 // The same on the host, by loops of its own over the tuples' dims.
 std::optional<int64_t> place_of(const PlaceMap& map, const Tensor& index, int64_t tuple);
+// Whether a coordinate of any tuple lies outside, at the largest sizes.
+bool has_place_outside(const PlaceMap& map, const Tensor& index);
 
 // The dims of a strided view before and behind an axis, apart.
 struct AxisLoops {

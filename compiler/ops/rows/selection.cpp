@@ -411,15 +411,14 @@ bool decompose_unique(RewriteContext& ctx) {
                     {{"axis", int64_t{0}}});
   };
   const ValueId taken = only_rows(ctx, groups.is_row, rows_at(ctx, x, groups.places), 0);
-  ctx.replace_output(kRows, from_rows(ctx, fitted(taken, 0), *rows));
   const DType index_dtype = ctx.attrs().dtype("index_dtype");
-  const auto give = [&](size_t i, ValueId value) {
-    if (i < outputs.size()) ctx.replace_output(i, ctx.cast(value, index_dtype));
-  };
-  give(kCount, groups.count);
-  give(kFirst, fitted(groups.places, -1));
-  give(kInverse, groups.inverse);
-  give(kCounts, fitted(groups.counts, 0));
+  // In the order of the outputs, all made before the last that is wanted is replaced: the node, and
+  // the place of what is made, go with it.
+  std::vector<ValueId> results = {from_rows(ctx, fitted(taken, 0), *rows)};
+  for (const ValueId value :
+       {groups.count, fitted(groups.places, -1), groups.inverse, fitted(groups.counts, 0)})
+    results.push_back(ctx.cast(value, index_dtype));
+  for (size_t i = 0; i < outputs.size(); ++i) ctx.replace_output(i, results[i]);
   return true;
 }
 
