@@ -1,28 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batches.h"
 
-#include <map>
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
 namespace search {
+namespace {
+
+constexpr size_t kFilledPart = 8;  // at most one of so many tokens of a batch stands for none
+
+}  // namespace
 
 std::vector<Batch> make_batches(std::span<const size_t> token_counts, const Limits& limits) {
-  std::map<size_t, std::vector<size_t>> by_length;
-  for (size_t i = 0; i < token_counts.size(); ++i) {
-    if (token_counts[i] > limits.tokens)
-      throw std::runtime_error("the plan takes " + std::to_string(limits.tokens) +
-                               " tokens of a sentence, got " + std::to_string(token_counts[i]));
-    by_length[token_counts[i]].push_back(i);
-  }
+  std::vector<size_t> by_length(token_counts.size());
+  std::iota(by_length.begin(), by_length.end(), size_t{0});
+  std::ranges::stable_sort(by_length, {}, [&](size_t sentence) { return token_counts[sentence]; });
   std::vector<Batch> batches;
-  for (const auto& [tokens, sentences] : by_length) {
-    for (const size_t sentence : sentences) {
-      const bool is_full = batches.empty() || batches.back().tokens != tokens ||
-                           batches.back().sentences.size() == limits.rows;
-      if (is_full) batches.push_back({.tokens = tokens, .sentences = {}});
-      batches.back().sentences.push_back(sentence);
+  size_t own_tokens = 0;  // of the last batch's sentences
+  for (const size_t sentence : by_length) {
+    const size_t tokens = token_counts[sentence];
+    if (tokens > limits.tokens)
+      throw std::runtime_error("the plan takes " + std::to_string(limits.tokens) +
+                               " tokens of a sentence, got " + std::to_string(tokens));
+    const size_t rows = batches.empty() ? limits.rows : batches.back().sentences.size();
+    const size_t all_tokens = (rows + 1) * tokens;
+    const size_t filled = all_tokens - own_tokens - tokens;
+    if (rows == limits.rows || filled * kFilledPart > all_tokens) {
+      batches.push_back({.tokens = tokens, .sentences = {}});
+      own_tokens = 0;
     }
+    batches.back().tokens = tokens;
+    batches.back().sentences.push_back(sentence);
+    own_tokens += tokens;
   }
   return batches;
 }

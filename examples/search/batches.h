@@ -14,15 +14,16 @@ struct Limits {
   size_t tokens = 0;
 };
 
-// Sentences of one length, which need no padding.
+// Sentences of about one length; shorter ones are filled up to `tokens`.
 struct Batch {
   size_t tokens = 0;
   std::vector<size_t> sentences;
 };
 
-// Sentences (by their counts of tokens) in batches, the shortest first: those of one length
-// together, as many at once as the plan takes. Throws std::runtime_error where a sentence is too
-// long.
+// Sentences (by their counts of tokens) in batches, the shortest first: neighbours in length, as
+// many as the plan takes, but no batch is filled up by more than an eighth of it. A device takes
+// about as long for one sentence as for some, so filling up pays as long as there is little of it.
+// Throws std::runtime_error where a sentence is too long.
 std::vector<Batch> make_batches(std::span<const size_t> token_counts, const Limits& limits);
 
 }  // namespace search

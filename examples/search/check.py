@@ -130,7 +130,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         subprocess.run([arguments.rlxc, HERE / "model/model.onnx", "-o", folder / "plan", "--target", arguments.target,
-                        "--precision", arguments.precision, "--dim", "batch=1:8", "--dim", f"seq=1:{MAX_TOKENS}",
+                        "--precision", arguments.precision, "--dim", "batch=1:32", "--dim", f"seq=1:{MAX_TOKENS}",
                         "--tokenizer", HERE / "model/tokenizer.json"], check=True)
         lines = plain + HARD_LINES
         ids, got, _ = search(arguments, folder / "plan", lines, folder)

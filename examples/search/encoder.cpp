@@ -27,6 +27,7 @@ void check_text(rlx_status status) {
 
 // Of rows and tokens, as many as a text of some hundred lines has; each keeps what was recorded.
 constexpr uint32_t kKeptSizes = 64;
+constexpr uint64_t kForever = UINT64_MAX;
 
 }  // namespace
 
@@ -41,9 +42,11 @@ Encoder::Encoder(const std::string& plan, const std::string& device) {
   device_.reset(opened_device);
   rlx_session_options options = RLX_INIT(rlx_session_options);
   options.max_bindings = kKeptSizes;
-  rlx_session* session = nullptr;
-  check(rlx_session_create(plan_.get(), device_.get(), &options, &session));
-  session_.reset(session);
+  for (Lane& lane : lanes_) {
+    rlx_session* session = nullptr;
+    check(rlx_session_create(plan_.get(), device_.get(), &options, &session));
+    lane.session.reset(session);
+  }
 }
 
 void Encoder::read_entry() {
@@ -108,39 +111,56 @@ std::string Encoder::device_name() const {
   return std::string(info.id) + " " + info.name;
 }
 
-void Encoder::set_input(const Batch& batch, const char* name, const std::vector<int64_t>& values) {
+void Encoder::set_input(Lane& lane, const char* name, const std::vector<int64_t>& values) {
   rlx_tensor tensor = RLX_INIT(rlx_tensor);
   tensor.data = values.data();
   tensor.size_bytes = values.size() * sizeof(int64_t);
   tensor.dtype = RLX_I64;
   tensor.rank = 2;
-  tensor.dims[0] = batch.sentences.size();
-  tensor.dims[1] = batch.tokens;
-  check(rlx_session_set_input(session_.get(), kEntry, name, &tensor));
+  tensor.dims[0] = lane.batch->sentences.size();
+  tensor.dims[1] = lane.batch->tokens;
+  check(rlx_session_set_input(lane.session.get(), kEntry, name, &tensor));
 }
 
 std::vector<float> Encoder::embed(std::span<const Tokens> sentences) {
   std::vector<size_t> counts;
   for (const Tokens& sentence : sentences) counts.push_back(sentence.size());
   std::vector<float> embeddings(sentences.size() * width_);
-  for (const Batch& batch : make_batches(counts, limits_)) run(batch, sentences, embeddings);
+  size_t turn = 0;
+  for (const Batch& batch : make_batches(counts, limits_)) {
+    Lane& lane = lanes_[turn++ % lanes_.size()];
+    finish(lane, embeddings);
+    start(lane, batch, sentences);
+  }
+  for (Lane& lane : lanes_) finish(lane, embeddings);
   return embeddings;
 }
 
-void Encoder::run(const Batch& batch, std::span<const Tokens> sentences,
-                  std::vector<float>& embeddings) {
-  std::vector<int64_t> ids;
-  for (const size_t sentence : batch.sentences)
-    ids.insert(ids.end(), sentences[sentence].begin(), sentences[sentence].end());
-  set_input(batch, kIds, ids);
-  set_input(batch, kMask, std::vector<int64_t>(ids.size(), 1));
-  check(rlx_session_run(session_.get(), kEntry));
-  std::vector<float> rows(batch.sentences.size() * width_);
-  check(rlx_session_read_output(session_.get(), kEntry, kEmbedding, rows.data(),
+void Encoder::start(Lane& lane, const Batch& batch, std::span<const Tokens> sentences) {
+  lane.batch = batch;
+  std::vector<int64_t> ids(batch.sentences.size() * batch.tokens, 0);
+  std::vector<int64_t> mask(ids.size(), 0);
+  for (size_t row = 0; row < batch.sentences.size(); ++row) {
+    const Tokens& sentence = sentences[batch.sentences[row]];
+    const auto first = static_cast<std::ptrdiff_t>(row * batch.tokens);
+    std::ranges::copy(sentence, ids.begin() + first);
+    std::fill_n(mask.begin() + first, sentence.size(), 1);
+  }
+  set_input(lane, kIds, ids);
+  set_input(lane, kMask, mask);
+  check(rlx_session_submit(lane.session.get(), kEntry));
+}
+
+void Encoder::finish(Lane& lane, std::vector<float>& embeddings) {
+  if (!lane.batch) return;
+  const std::vector<size_t>& sentences = lane.batch->sentences;
+  check(rlx_session_wait(lane.session.get(), kForever));
+  std::vector<float> rows(sentences.size() * width_);
+  check(rlx_session_read_output(lane.session.get(), kEntry, kEmbedding, rows.data(),
                                 rows.size() * sizeof(float)));
-  for (size_t row = 0; row < batch.sentences.size(); ++row)
-    std::copy_n(rows.data() + row * width_, width_,
-                embeddings.data() + batch.sentences[row] * width_);
+  for (size_t row = 0; row < sentences.size(); ++row)
+    std::copy_n(rows.data() + row * width_, width_, embeddings.data() + sentences[row] * width_);
+  lane.batch.reset();
 }
 
 }  // namespace search

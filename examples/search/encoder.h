@@ -4,8 +4,10 @@
 
 #include <rlx_text.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,12 +48,18 @@ class Encoder {
   void read_entry();
   void read_text();
   size_t free_size(uint32_t input, uint32_t axis);
-  void set_input(const Batch& batch, const char* name, const std::vector<int64_t>& values);
-  void run(const Batch& batch, std::span<const Tokens> sentences, std::vector<float>& embeddings);
+  // Two sessions take turns: one is made ready while the other runs.
+  struct Lane {
+    std::unique_ptr<rlx_session, Close> session;
+    std::optional<Batch> batch = {};  // under way
+  };
+  void set_input(Lane& lane, const char* name, const std::vector<int64_t>& values);
+  void start(Lane& lane, const Batch& batch, std::span<const Tokens> sentences);
+  void finish(Lane& lane, std::vector<float>& embeddings);
 
   std::unique_ptr<rlx_plan, Close> plan_;
   std::unique_ptr<rlx_device, Close> device_;
-  std::unique_ptr<rlx_session, Close> session_;
+  std::array<Lane, 2> lanes_;
   std::unique_ptr<rlx_text, Close> text_;
   bool adds_end_ = false;
   Limits limits_;

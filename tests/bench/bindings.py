@@ -67,17 +67,19 @@ class SessionOptions(ctypes.Structure):
 
 
 class Session:
-    """A session of a plan on a device."""
+    """A session of a plan on a device; of the plan and the device of the one that it is `beside`."""
 
-    def __init__(self, library, plan, device, kept=KEPT):
+    def __init__(self, library, plan, device, kept=KEPT, beside=None):
         self.library, self.session = library, ctypes.c_void_p()
         library.rlx_last_error.restype = ctypes.c_char_p
-        opened, found = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(library.rlx_plan_open_file(str(plan).encode(), None, ctypes.byref(opened)))
-        self.plan = opened
-        self.check(library.rlx_device_open(device.encode(), ctypes.byref(found)))
+        if beside:
+            self.plan, self.device = beside.plan, beside.device
+        else:
+            self.plan, self.device = ctypes.c_void_p(), ctypes.c_void_p()
+            self.check(library.rlx_plan_open_file(str(plan).encode(), None, ctypes.byref(self.plan)))
+            self.check(library.rlx_device_open(device.encode(), ctypes.byref(self.device)))
         options = SessionOptions(struct_size=ctypes.sizeof(SessionOptions), max_bindings=kept)
-        self.check(library.rlx_session_create(opened, found, ctypes.byref(options), ctypes.byref(self.session)))
+        self.check(library.rlx_session_create(self.plan, self.device, ctypes.byref(options), ctypes.byref(self.session)))
 
     def check(self, status):
         if status != 0:

@@ -8,8 +8,9 @@ shorter sentences are filled up. Lines per second, by the C library; the model i
 
 TOKENS is what examples/search's program writes with --tokens: the ids of a sentence in each line. Every plan embeds all sentences, in
 batches of at most --rows: "free" puts those of one length together and fills none up; "neighbours", the same plan, takes them in the
-order of their length and fills them up to the batch's longest; "cut" is "free" with ranges cut at each half. They take turns; per
-round one untimed pass comes first, the best of the rounds' medians counts. Embeddings are compared with those of the buckets.
+order of their length and fills them up to the batch's longest, by an eighth of it at most; "cut" is "free" with ranges cut at each
+half. --sessions of a plan take turns, so that one is made ready while another runs. The forms take turns too; per round one
+untimed pass comes first, the best of the rounds' medians counts. Embeddings are compared with those of the buckets.
 """
 import argparse
 import ctypes
@@ -31,7 +32,9 @@ import bindings  # noqa: E402
 WIDTH = 384  # of an embedding
 LIMIT = 256  # tokens of a sentence
 BUCKETS = (16, 32, 64, 128, LIMIT)
+FILLED = 1 / 8  # of a batch of neighbours at most
 KEPT = 64  # bindings that a session keeps
+FOREVER = 2**64 - 1
 PLANS = {"free": "free", "neighbours": "free", "cut": "cut", "buckets": "buckets"}  # of each form
 
 
@@ -46,6 +49,7 @@ def parse_arguments():
     parser.add_argument("--device", default="vulkan")
     parser.add_argument("--tokens", type=pathlib.Path)
     parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--sessions", type=int, default=2)
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
@@ -71,53 +75,85 @@ def prepare(args):
         subprocess.run(command, check=True)
 
 
-class Encoder(bindings.Session):
-    """Embeds batches by a plan of one form."""
+class Lane(bindings.Session):
+    """A session that embeds a batch at a time."""
 
-    def __init__(self, library, folder, form, args):
-        super().__init__(library, folder / f"{PLANS[form]}.plan", args.device, KEPT)
-        self.form, self.rows = form, args.rows
+    batch = None  # under way
 
-    def batches(self, sentences):
-        """(entry, tokens of a row, rows of a run, numbers of sentences), shortest first."""
-        sizes = [len(sentence) for sentence in sentences]
-        by_length = sorted(range(len(sentences)), key=sizes.__getitem__)
-        groups = {}
-        for place, number in enumerate(by_length):
-            if self.form == "buckets":
-                length = next(bucket for bucket in BUCKETS if sizes[number] <= bucket)
-            elif self.form == "neighbours":
-                length = sizes[by_length[min(place // self.rows * self.rows + self.rows, len(sentences)) - 1]]
-            else:
-                length = sizes[number]
-            groups.setdefault(length, []).append(number)
-        for length, numbers in groups.items():
-            entry = BUCKETS.index(length) if self.form == "buckets" else 0
-            for first in range(0, len(numbers), self.rows):
-                part = numbers[first:first + self.rows]
-                yield entry, length, self.rows if self.form == "buckets" else len(part), part
-
-    def embed(self, sentences):
-        embeddings = np.empty((len(sentences), WIDTH), np.float32)
-        for entry, length, rows, numbers in self.batches(sentences):
-            ids, mask = np.zeros((rows, length), np.int64), np.zeros((rows, length), np.int64)
-            mask[:, 0] = 1  # a row that stands for no sentence has a token too
-            for row, number in enumerate(numbers):
-                ids[row, :len(sentences[number])] = sentences[number]
-                mask[row, :len(sentences[number])] = 1
-            self.set_input(entry, b"input_ids", ids)
-            self.set_input(entry, b"attention_mask", mask)
-            self.check(self.library.rlx_session_run(self.session, entry))
-            result = np.empty((rows, WIDTH), np.float32)
-            self.check(self.library.rlx_session_read_output(self.session, entry, b"sentence_embedding", result.ctypes.data_as(ctypes.c_void_p),
-                                                            ctypes.c_size_t(result.nbytes)))
-            embeddings[numbers] = result[:len(numbers)]
-        return embeddings
+    def start(self, batch):
+        entry, ids, mask, _ = batch
+        self.set_input(entry, b"input_ids", ids)
+        self.set_input(entry, b"attention_mask", mask)
+        self.check(self.library.rlx_session_submit(self.session, entry))
+        self.batch = batch
 
     def set_input(self, entry, name, values):
         dims = (ctypes.c_uint64 * 8)(*values.shape)
         tensor = bindings.Tensor(ctypes.sizeof(bindings.Tensor), values.ctypes.data, values.nbytes, bindings.I64, values.ndim, dims)
         self.check(self.library.rlx_session_set_input(self.session, entry, name, ctypes.byref(tensor)))
+
+    def finish(self, embeddings):
+        if self.batch is None:
+            return
+        entry, ids, _, numbers = self.batch
+        self.check(self.library.rlx_session_wait(self.session, ctypes.c_uint64(FOREVER)))
+        result = np.empty((len(ids), WIDTH), np.float32)
+        self.check(self.library.rlx_session_read_output(self.session, entry, b"sentence_embedding", result.ctypes.data_as(ctypes.c_void_p),
+                                                        ctypes.c_size_t(result.nbytes)))
+        embeddings[numbers] = result[:len(numbers)]
+        self.batch = None
+
+
+class Encoder:
+    """Embeds sentences by a plan of one form: sessions take turns, so that one is made ready while another runs."""
+
+    def __init__(self, library, form, sentences, args):
+        self.form, self.rows = form, args.rows
+        plan = args.plans / f"{PLANS[form]}.plan"
+        self.lanes = [Lane(library, plan, args.device, KEPT)]
+        self.lanes += [Lane(library, plan, args.device, KEPT, self.lanes[0]) for _ in range(args.sessions - 1)]
+        self.batches = [self.filled(sentences, *batch) for batch in self.grouped([len(sentence) for sentence in sentences])]
+        self.embeddings = np.empty((len(sentences), WIDTH), np.float32)
+
+    def grouped(self, sizes):
+        """Numbers of the sentences of each batch, with the tokens of a row; the shortest first."""
+        batches = []
+        for number in np.argsort(sizes, kind="stable"):
+            length = sizes[number]
+            if self.form == "buckets":
+                length = next(bucket for bucket in BUCKETS if length <= bucket)
+            if batches and len(batches[-1][0]) < self.rows and self.may_grow(*batches[-1], sizes, length):
+                batches[-1] = batches[-1][0] + [number], length
+            else:
+                batches.append(([number], length))
+        return batches
+
+    def may_grow(self, numbers, tokens, sizes, length):
+        """Whether a sentence joins a batch whose rows all have that length then."""
+        if self.form != "neighbours":
+            return length == tokens
+        whole = length * (len(numbers) + 1)
+        return whole - sum(sizes[number] for number in numbers) - length <= whole * FILLED
+
+    def filled(self, sentences, numbers, tokens):
+        """Entry, inputs and numbers of a batch; a fixed entry runs all of its rows."""
+        is_bucket = self.form == "buckets"
+        rows = self.rows if is_bucket else len(numbers)
+        ids, mask = np.zeros((rows, tokens), np.int64), np.zeros((rows, tokens), np.int64)
+        mask[:, 0] = 1  # a row that stands for no sentence has a token too
+        for row, number in enumerate(numbers):
+            ids[row, :len(sentences[number])] = sentences[number]
+            mask[row, :len(sentences[number])] = 1
+        return BUCKETS.index(tokens) if is_bucket else 0, ids, mask, numbers
+
+    def embed(self):
+        for turn, batch in enumerate(self.batches):
+            lane = self.lanes[turn % len(self.lanes)]
+            lane.finish(self.embeddings)
+            lane.start(batch)
+        for lane in self.lanes:
+            lane.finish(self.embeddings)
+        return self.embeddings
 
 
 def seconds(work):
@@ -129,20 +165,19 @@ def seconds(work):
 def measure(args):
     sentences = [np.array(line.split(), np.int64) for line in args.tokens.read_text().splitlines()]
     library = ctypes.CDLL(str(args.build / "lib/librlx.so"))
-    encoders = [Encoder(library, args.plans, form, args) for form in PLANS]
-    wanted = encoders[-1].embed(sentences)
+    encoders = [Encoder(library, form, sentences, args) for form in PLANS]
+    wanted = encoders[-1].embed()
     best = {}
     for encoder in encoders * args.rounds:
-        farthest = float(np.abs(encoder.embed(sentences) - wanted).max())
+        farthest = float(np.abs(encoder.embed() - wanted).max())
         if farthest > 1e-3:
             sys.exit(f"error: embeddings of {encoder.form} are {farthest} off those of buckets")
-        taken = statistics.median(seconds(lambda used=encoder: used.embed(sentences)) for _ in range(args.passes))
+        taken = statistics.median(seconds(encoder.embed) for _ in range(args.passes))
         best[encoder.form] = min(taken, best.get(encoder.form, taken))
     tokens = sum(map(len, sentences))
     for encoder in encoders:
-        runs = list(encoder.batches(sentences))
-        filled = sum(length * rows for _, length, rows, _ in runs)
-        print(f"{encoder.form:10} {args.device}: {len(sentences) / best[encoder.form]:8.1f} lines/s, {len(runs)} runs of {filled} tokens, "
+        filled = sum(ids.size for _, ids, _, _ in encoder.batches)
+        print(f"{encoder.form:10} {args.device}: {len(sentences) / best[encoder.form]:8.1f} lines/s, {len(encoder.batches)} runs of {filled} tokens, "
               f"{tokens} of them sentences'")
 
 
