@@ -209,8 +209,8 @@ struct OfferNote {
   auto operator<=>(const OfferNote&) const = default;
 };
 
-// A kernel, with a grid, that a dispatch runs in place of its own where a size is at most `most`. It
-// takes the step's params and touches what the step does.
+// A kernel, with a grid, that a dispatch runs in place of its own where a size is at most `most`.
+// It takes the step's params and touches what the step does.
 struct StepForm {
   Dim size;
   int64_t most = 0;
@@ -288,8 +288,8 @@ void for_each_step(const Program& program, const Visit& visit) {
   }
 }
 
-// Calls visit(kernel, step) for each kernel that a dispatch may run: its own and those of its forms;
-// behind each step for those of its alternatives.
+// Calls visit(kernel, step) for each kernel that a dispatch may run: its own and those of its
+// forms; behind each step for those of its alternatives.
 template <typename Visit>
 void for_each_kernel(const Program& program, const Visit& visit) {
   for_each_step(program, [&visit](const Step& step) {

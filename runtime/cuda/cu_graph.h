@@ -86,8 +86,8 @@ class EntryGraph {
 
   OwnedGraph graph_;
   OwnedGraphExec exec_;
-  std::vector<CUgraphNode> nodes_;   // by step: what its successors wait for
-  std::vector<fb::StepKind> kinds_;  // by step
+  std::vector<CUgraphNode> nodes_;            // by step: what its successors wait for
+  std::vector<fb::StepKind> kinds_;           // by step
   std::vector<const fb::Variant*> variants_;  // by step: its code, of a dispatch
   bool serves_bindings_ = false;
 };

@@ -169,8 +169,8 @@ void CudaSession::link(uint32_t program) {
   const fb::Entry& unbound = unbound_record(program);
   // The graph of the binding whose place this one takes.
   EntryGraph graph = std::move(state.graph);
-  const bool is_own = state.unbound == &unbound && graph &&
-                      graph.can_relink_all(code(program), record(program));
+  const bool is_own =
+      state.unbound == &unbound && graph && graph.can_relink_all(code(program), record(program));
   if (graph && !is_own && graph.serves_bindings())
     spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
   state = {};
@@ -281,10 +281,9 @@ Status CudaSession::prepare_program(uint32_t program) {
   ProgramState& state = programs_[program];
   const bool relink =
       state.graph &&
-      std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
-                  [&](uint32_t step) {
-                    return state.graph.can_relink(code(program), *state.linked.entry, step);
-                  });
+      std::all_of(state.stale_steps.begin(), state.stale_steps.end(), [&](uint32_t step) {
+        return state.graph.can_relink(code(program), *state.linked.entry, step);
+      });
   if (relink) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));

@@ -66,7 +66,9 @@ std::string EntryParts::step_name(size_t step, const fb::Step& record) const {
 }
 
 std::string StepPlace::name() const {
-  return entry.step_name(number, step) + (is_alternative ? ", alternative" : is_form ? ", form" : "");
+  return entry.step_name(number, step) + (is_alternative ? ", alternative"
+                                          : is_form      ? ", form"
+                                                         : "");
 }
 
 std::vector<StepPlace> all_places(const EntryParts& entry) {

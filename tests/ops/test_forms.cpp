@@ -20,7 +20,8 @@ Dim size_between(int64_t least, int64_t most) {
 
 using Stretches = std::vector<std::pair<size_t, size_t>>;
 
-Stretches chosen(const std::vector<std::vector<double>>& times, std::vector<int64_t> launches = {}) {
+Stretches chosen(const std::vector<std::vector<double>>& times,
+                 std::vector<int64_t> launches = {}) {
   launches.resize(times.size(), 1);
   Stretches found;
   for (const Stretch& stretch : stretches(times, launches))
@@ -48,7 +49,8 @@ Program program_of(const std::vector<int64_t>& groups) {
 }  // namespace
 
 TEST_CASE("forms are chosen where tiles end, from the bound down") {
-  CHECK(form_sizes(size_between(1, 100)) == std::vector<int64_t>{100, 96, 64, 48, 32, 24, 16, 12, 8});
+  CHECK(form_sizes(size_between(1, 100)) ==
+        std::vector<int64_t>{100, 96, 64, 48, 32, 24, 16, 12, 8});
   CHECK(form_sizes(size_between(1, 64)) == std::vector<int64_t>{64, 48, 32, 24, 16, 12, 8});
   // One of the sizes is at most what a run can ask for least.
   CHECK(form_sizes(size_between(40, 512)) ==

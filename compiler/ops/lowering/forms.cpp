@@ -97,7 +97,8 @@ std::vector<int64_t> form_sizes(const Dim& size) {
   constexpr int64_t kLeast = 8;  // no tile is smaller
   const int64_t least = std::max(kLeast, size.range().least);
   std::vector<int64_t> sizes = {size.bound()};
-  for (int64_t power = std::bit_floor(static_cast<uint64_t>(size.bound())); power >= 2; power /= 2) {
+  for (int64_t power = std::bit_floor(static_cast<uint64_t>(size.bound())); power >= 2;
+       power /= 2) {
     for (const int64_t value : {power / 2 * 3, power}) {
       if (value < sizes.back() && sizes.back() > least) sizes.push_back(value);
     }

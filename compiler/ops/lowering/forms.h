@@ -53,7 +53,8 @@ std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseco
                                std::span<const int64_t> launches);
 
 // Takes the steps from `end` on off the program. If it is one that differs from `step`, the only
-// one before it, in nothing but kernel and grid, it becomes its form where `size` is at most `most`.
+// one before it, in nothing but kernel and grid, it becomes its form where `size` is at most
+// `most`.
 void join_form(Program& program, size_t step, size_t end, const Dim& size, int64_t most);
 
 // Emits the form for the largest sizes of a free one, with others for smaller sizes that differ in

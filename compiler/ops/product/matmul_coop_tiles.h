@@ -59,8 +59,8 @@ struct CoopChoice {
 // which differ in m, n and batches and begin with the largest.
 std::vector<std::vector<CoopChoice>> coop_candidates(std::span<const CoopProblem> sizes,
                                                      const DeviceModel& device);
-// The same for the problem with other numbers of lines m and without splits, the time infinite where
-// one does not fit.
+// The same for the problem with other numbers of lines m and without splits, the time infinite
+// where one does not fit.
 std::vector<std::vector<CoopChoice>> coop_candidates(const CoopProblem& problem,
                                                      std::span<const int64_t> lines,
                                                      const DeviceModel& device);

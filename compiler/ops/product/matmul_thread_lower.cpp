@@ -199,5 +199,4 @@ bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
   return true;
 }
 
-
 }  // namespace rlx

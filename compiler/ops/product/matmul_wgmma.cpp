@@ -536,9 +536,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   std::vector<TiledSize> sizes = tiled_sizes(fused);
   const TiledSize largest = sizes.front();
-  const auto emit = [&](const WgmmaChoice& choice) {
-    emit_tile(ctx, fused, largest, choice.tile);
-  };
+  const auto emit = [&](const WgmmaChoice& choice) { emit_tile(ctx, fused, largest, choice.tile); };
   if (!has_free_lines(product)) {
     emit(take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)));
     return true;
