@@ -42,6 +42,7 @@ std::vector<SeedPlan> seeds() {
           {"sized_map_plan", serialise(sized_map_plan())},
           {"alternative_plan", serialise(alternative_plan())},
           {"free_plan", serialise(free_plan())},
+          {"formed_plan", serialise(formed_plan())},
           {"free_gemm_plan", serialise(free_gemm_plan())},
           {"ranged_plan", serialise(ranged_copies_plan())},
           {"region_plan", serialise(region_plan())}};

@@ -429,6 +429,14 @@ PlanSpec free_plan() {
   return spec;
 }
 
+PlanSpec formed_plan() {
+  PlanSpec spec = free_plan();
+  for (int i = 0; i < 2; ++i) spec.kernels.push_back(SpecKernel(spec.kernels[0]));
+  spec.entries[0].forms = {{4, 1, 2, kSeqTerm, 7, kFourTerm, kFourTerm},
+                           {8, 1, 1, kSeqTerm, kFourTerm, kFourTerm, kSeqTerm}};
+  return spec;
+}
+
 std::vector<BindingFixture> binding_fixtures() {
   using Rule = VerifyRule;
   using Edit = std::function<void(SpecEntry&)>;

@@ -63,11 +63,7 @@ TEST_CASE("a_binding_has_the_sizes_of_its_symbols") {
 }
 
 TEST_CASE("a_step_takes_the_first_form_that_serves_a_size") {
-  PlanSpec spec = free_plan();
-  for (int i = 0; i < 2; ++i) spec.kernels.push_back(SpecKernel(spec.kernels[0]));
-  // By seq, term 1: kernel 2 up to 4, kernel 1 up to 8, with grids [seq * 4, 4, 4] and [4, 4, seq].
-  spec.entries[0].forms = {{4, 1, 2, 1, 7, 3, 3}, {8, 1, 1, 1, 3, 3, 1}};
-  const std::shared_ptr<const PlanView> plan = opened(spec);
+  const std::shared_ptr<const PlanView> plan = opened(formed_plan());
   CHECK(used_kernels(*plan, fb::TargetKind::Vulkan) == std::vector<uint32_t>{0, 1, 2});
   const auto step_at = [&plan](uint64_t seq) {
     const std::shared_ptr<const PlanView> bound = bound_at(*plan, {4, seq});

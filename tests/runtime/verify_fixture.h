@@ -48,6 +48,9 @@ std::vector<BindingFixture> binding_fixtures();
 // y f32[batch, seq], z f32[seq]: x is copied to the arena, a kernel with a count of elements in its
 // params makes y of that, a fill makes z.
 PlanSpec free_plan();
+// free_plan() with forms of its dispatch by seq: kernel 2 up to 4 with a grid of [seq * 4, 4, 4],
+// kernel 1 up to 8 with one of [4, 4, seq]. All kernels are the same.
+PlanSpec formed_plan();
 // small_plan() in which a count of two words bounds two pointers and one of one word the third,
 // beside a plain word; init dispatches too.
 PlanSpec counted_plan();
