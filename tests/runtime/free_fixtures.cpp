@@ -43,7 +43,7 @@ fb::StepForm good_form(uint64_t most = 8) {
   return {most, 1, 0, kSeqTerm, 7, kFourTerm, kFourTerm};
 }
 
-Fixture form_fixture(VerifyRule rule, std::string what, std::vector<fb::StepForm> forms) {
+Fixture form_fixture(VerifyRule rule, std::string what, const std::vector<fb::StepForm>& forms) {
   return free_fixture(rule, std::move(what), [forms](SpecEntry& e) { e.forms = forms; });
 }
 

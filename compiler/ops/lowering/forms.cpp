@@ -13,6 +13,7 @@
 #include <string>
 
 #include "compiler/support/check.h"
+#include "compiler/support/checked.h"
 
 namespace rlx {
 namespace {
@@ -97,8 +98,8 @@ std::vector<int64_t> form_sizes(const Dim& size) {
   constexpr int64_t kLeast = 8;  // no tile is smaller
   const int64_t least = std::max(kLeast, size.range().least);
   std::vector<int64_t> sizes = {size.bound()};
-  for (int64_t power = std::bit_floor(static_cast<uint64_t>(size.bound())); power >= 2;
-       power /= 2) {
+  const auto most = narrow<int64_t>(std::bit_floor(narrow<uint64_t>(size.bound())));
+  for (int64_t power = most; power >= 2; power /= 2) {
     for (const int64_t value : {power / 2 * 3, power}) {
       if (value < sizes.back() && sizes.back() > least) sizes.push_back(value);
     }

@@ -71,6 +71,7 @@ void emit_forms(LowerContext& ctx, std::string_view chooser, const Dim& size,
   std::vector<size_t> candidate_of_form;
   for (const std::vector<Candidate>& at_sizes : candidates) {
     std::vector<double>& times = microseconds.emplace_back();
+    times.reserve(at_sizes.size());
     for (const Candidate& candidate : at_sizes) times.push_back(candidate.microseconds);
     clusters.push_back(at_sizes.front().cluster());
     if (times.front() == std::numeric_limits<double>::infinity()) continue;
