@@ -140,8 +140,6 @@ bool are_exchangeable(const Step& a, const Step& b) {
          std::ranges::equal(a.sizes, b.sizes, same_word);
 }
 
-}  // namespace
-
 std::vector<double> least_times(const std::vector<std::vector<double>>& microseconds) {
   RLX_CHECK(!microseconds.empty(), "a form");
   std::vector<double> least = microseconds.front();
@@ -150,8 +148,6 @@ std::vector<double> least_times(const std::vector<std::vector<double>>& microsec
             "a form for every size");
   return least;
 }
-
-namespace {
 
 struct FormSet {
   std::vector<size_t> forms;
