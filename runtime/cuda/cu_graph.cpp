@@ -5,117 +5,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/base/text.h"
-#include "runtime/cuda/cu_maps.h"
-#include "runtime/plan/target_row.h"
 #include "schema/rounding.h"
 
 namespace rlx::cuda {
 namespace {
-
-// The kernels' parameters: the step's blob with its pointers patched, and their tensor maps.
-class Launch {
- public:
-  explicit Launch(const LoadedKernel& kernel) : kernel_(kernel) {}
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
-
-  Status link(const StepCode& code, const LinkedEntry& linked, const fb::Step& step) {
-    const std::span<const std::byte> blob = code.plan.params(step);
-    std::memcpy(params_.data(), blob.data(), blob.size());
-    for (const fb::Relocation& relocation : PlanView::relocations(*linked.entry, step)) {
-      uint64_t address = 0;
-      std::memcpy(&address, params_.data() + relocation.position(),
-                  sizeof address);  // what is to be added
-      address += linked.address(relocation);
-      std::memcpy(params_.data() + relocation.position(), &address, sizeof address);
-    }
-    const fb::Variant& variant = *kernel_.variant;
-    const uint64_t groups = uint64_t{step.grid_x()} * step.grid_y() * step.grid_z();
-    runs_together_ = variant.runs_together() && groups <= kernel_.most_together;
-    const bool is_alone = variant.runs_together() && !runs_together_;
-    node_ = {.func = kernel_.function,
-             .gridDimX = is_alone ? 1 : step.grid_x(),
-             .gridDimY = step.grid_y(),
-             .gridDimZ = step.grid_z(),
-             .blockDimX = variant.workgroup_x(),
-             .blockDimY = variant.workgroup_y(),
-             .blockDimZ = variant.workgroup_z(),
-             .sharedMemBytes = variant.dynamic_shared_bytes(),
-             .kernelParams = arguments_.data(),
-             .extra = nullptr,
-             .kern = nullptr,
-             .ctx = nullptr};
-    return encode_maps(code.context, code.plan.kernel(step.kernel()), params_,
-                       PlanView::relocations(*linked.entry, step), maps_);
-  }
-
-  [[nodiscard]] const CUDA_KERNEL_NODE_PARAMS& node() const { return node_; }
-  [[nodiscard]] const fb::Variant& variant() const { return *kernel_.variant; }
-  // All workgroups must run at once. A grid of such code that the device has no room for has one
-  // workgroup along x, which does the work of the others (cuda_kernels/lib/prelude.inc).
-  [[nodiscard]] bool runs_together() const { return runs_together_; }
-
- private:
-  const LoadedKernel& kernel_;
-  bool runs_together_ = false;
-  alignas(16) std::array<std::byte, kMaxParamsBytes> params_;
-  TensorMaps maps_{};
-  std::array<void*, 2> arguments_ = {params_.data(), maps_.data()};
-  CUDA_KERNEL_NODE_PARAMS node_{};
-};
-
-CUDA_MEMCPY3D copy_of(const LinkedEntry& linked, const fb::Step& step) {
-  const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, step);
-  CUDA_MEMCPY3D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = linked.address(ranges[0]);
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = linked.address(ranges[1]);
-  copy.WidthInBytes = ranges[0].length_bytes();
-  copy.Height = 1;
-  copy.Depth = 1;
-  return copy;
-}
-
-CUDA_MEMSET_NODE_PARAMS fill_of(const LinkedEntry& linked, const fb::Step& step) {
-  const fb::Relocation& range = PlanView::relocations(*linked.entry, step)[0];
-  return {.dst = linked.address(range),
-          .pitch = 0,
-          .value = step.fill_pattern(),
-          .elementSize = sizeof(uint32_t),
-          .width = range.length_bytes() / sizeof(uint32_t),
-          .height = 1};
-}
-
-// Whether an operation on ranges has nothing to do: a graph cannot hold it.
-// The code of a dispatch; null for other steps.
-const fb::Variant* variant_of(const StepCode& code, const fb::Step& step) {
-  return step.kind() == fb::StepKind::Dispatch ? code.modules.at(step.kernel()).variant : nullptr;
-}
-
-bool is_empty(const LinkedEntry& linked, const fb::Step& step) {
-  return PlanView::relocations(*linked.entry, step)[0].length_bytes() == 0;
-}
 
 // Nodes of trips that all run: as many stand there one behind the other, and of more as many in one
 // round of a conditional node, which takes as long as a few short kernels.
 constexpr uint32_t kMostStraightNodes = 4096;
 constexpr uint32_t kCopiedNodes = 64;
 
-// There are clusters, and grids that begin before their predecessors' ends; code for older
-// architectures is right without.
-bool has_clusters(uint32_t architecture) {
-  return target_row(fb::TargetKind::Cuda).has_clusters(architecture);
+// The code of a dispatch; null for other steps.
+const fb::Variant* variant_of(const StepCode& code, const fb::Step& step) {
+  return step.kind() == fb::StepKind::Dispatch ? code.modules.at(step.kernel()).variant : nullptr;
 }
-
-}  // namespace
-
-namespace {
 
 using StepEdges = std::vector<std::vector<uint32_t>>;
 
@@ -151,13 +58,26 @@ bool is_small(const fb::Step& step) {
          step.flops() <= kMostFlops;
 }
 
+// Without a node: what waits for the step waits for what it would wait for.
+bool is_passed_over(const fb::Entry& entry, uint32_t step) {
+  return PlanView::steps(entry)[step].kind() == fb::StepKind::Skip &&
+         PlanView::region_of(entry, step) == nullptr;
+}
+
 }  // namespace
 
 StepEdges reduced_edges(const fb::Entry& entry, uint32_t step_count) {
   StepEdges all;
   for (const fb::Step& step : PlanView::steps(entry).first(step_count)) {
-    const std::span<const uint32_t> edges = PlanView::edges(entry, step);
-    all.emplace_back(edges.begin(), edges.end());
+    std::vector<uint32_t> own;
+    for (const uint32_t before : PlanView::edges(entry, step)) {
+      if (is_passed_over(entry, before)) {
+        own.insert(own.end(), all[before].begin(), all[before].end());
+      } else {
+        own.push_back(before);
+      }
+    }
+    all.push_back(std::move(own));
   }
   return reduce(all);
 }
@@ -165,8 +85,10 @@ StepEdges reduced_edges(const fb::Entry& entry, uint32_t step_count) {
 StepEdges chained_edges(const fb::Entry& entry, uint32_t step_count) {
   StepEdges edges = reduced_edges(entry, step_count);
   StepEdges after(step_count);
-  for (uint32_t s = 0; s < step_count; ++s)
+  for (uint32_t s = 0; s < step_count; ++s) {
+    if (is_passed_over(entry, s)) continue;
     for (const uint32_t before : edges[s]) after[before].push_back(s);
+  }
   const std::span<const fb::Step> steps = PlanView::steps(entry);
   for (uint32_t fork = 0; fork < step_count; ++fork) {
     const std::vector<uint32_t>& pair = after[fork];
@@ -229,7 +151,7 @@ class GraphBuilder {
       RLX_RETURN_IF_ERROR(region != nullptr
                               ? add_region(*region, region->step_count(), edges, {last})
                               : add_step(s, {&last, 1}));
-      last = made_.nodes_[s];
+      if (made_.nodes_[s] != nullptr) last = made_.nodes_[s];
       const uint32_t end = s + (region != nullptr ? region->step_count() : 1);
       for (; s < end; ++s) RLX_RETURN_IF_ERROR(add_event(events[kCalibrationEvents + s], last));
     }
@@ -393,6 +315,7 @@ class GraphBuilder {
 
   // What successors of the step wait for goes to nodes_.
   Status add_step(uint32_t index, std::span<const CUgraphNode> before) {
+    if (is_passed_over(*linked_.entry, index)) return {};
     const fb::Step& step = PlanView::steps(*linked_.entry)[index];
     note_successor(before);
     CUgraphNode node = nullptr;
@@ -423,14 +346,14 @@ class GraphBuilder {
   }
 
   Status add_kernel(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    Launch launch(code_.modules.at(step.kernel()));
+    KernelLaunch launch(code_.modules.at(step.kernel()));
     RLX_RETURN_IF_ERROR(launch.link(code_, linked_, step));
     RLX_RETURN_IF_ERROR(
         context_.check(api_.cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &launch.node()),
                        "cuGraphAddKernelNode"));
-    if (launch.variant().cluster_x() > 1 && has_clusters(context_.info.architecture)) {
+    if (const uint32_t cluster = launch.cluster(context_); cluster > 1) {
       CUlaunchAttributeValue value{};
-      value.clusterDim = {.x = launch.variant().cluster_x(), .y = 1, .z = 1};
+      value.clusterDim = {.x = cluster, .y = 1, .z = 1};
       RLX_RETURN_IF_ERROR(context_.check(
           api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
           text_of("a cluster of ", value.clusterDim.x, " workgroups")));
@@ -443,7 +366,7 @@ class GraphBuilder {
           "a grid whose workgroups run at once"));
     }
     bool is_early = false;
-    RLX_RETURN_IF_ERROR(may_start_early(launch.variant(), before, is_early));
+    RLX_RETURN_IF_ERROR(starts_early(launch, before, is_early));
     if (!is_early) return add_edges(before, node, {}, graph_);
     early_starts_.push_back({.graph = graph_, .before = before.front(), .node = node});
     return {};
@@ -453,12 +376,9 @@ class GraphBuilder {
     for (const CUgraphNode node : before) ++successors_[node];
   }
 
-  // A kernel that waits by itself may start while the only kernel before it still runs; not one
-  // whose workgroups all need their place at once.
-  Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
-                         bool& is_early) {
-    is_early = variant.waits_for_predecessors() && !variant.runs_together() &&
-               has_clusters(variant.architecture()) && before.size() == 1;
+  Status starts_early(const KernelLaunch& launch, std::span<const CUgraphNode> before,
+                      bool& is_early) {
+    is_early = may_start_early(context_, launch) && before.size() == 1;
     if (!is_early) return {};
     int type = 0;
     RLX_RETURN_IF_ERROR(
@@ -610,7 +530,7 @@ Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint3
   Context& context = code.context;
   switch (record.kind()) {
     case fb::StepKind::Dispatch: {
-      Launch launch(code.modules.at(record.kernel()));
+      KernelLaunch launch(code.modules.at(record.kernel()));
       RLX_RETURN_IF_ERROR(launch.link(code, linked, record));
       variants_[step] = &launch.variant();
       return context.check(

@@ -8,32 +8,10 @@
 #include <vector>
 
 #include "runtime/cuda/cu_context.h"
-#include "runtime/cuda/cu_gemm.h"
-#include "runtime/cuda/cu_modules.h"
-#include "runtime/cuda/cu_region.h"
+#include "runtime/cuda/cu_launch.h"
 #include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
-
-// An entry whose values have addresses, by value index.
-struct LinkedEntry {
-  const fb::Entry* entry = nullptr;
-  std::vector<CUdeviceptr> addresses;
-
-  // Where the bytes of a relocation begin.
-  [[nodiscard]] CUdeviceptr address(const fb::Relocation& relocation) const {
-    return addresses[relocation.value()] + relocation.offset_bytes();
-  }
-};
-
-// What steps are made of.
-struct StepCode {
-  Context& context;
-  const PlanView& plan;
-  const ModuleSet& modules;
-  const GemmSet& gemms;
-  const RegionKernel& region_kernel;
-};
 
 struct GraphOptions {
   // The first steps of the entry; of a region that they reach into but not to its end, the first
@@ -47,7 +25,7 @@ struct GraphOptions {
 inline constexpr uint32_t kCalibrationEvents = 4;
 
 // Edges of each of the first `step_count` steps without those that others imply: a step that a
-// predecessor waits for anyway.
+// predecessor waits for anyway. None leads to a step that a binding skips, but in a region.
 std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count);
 // Those, but of two steps that wait for one and the same alone and are waited for together, the
 // second waits for the first where one of them is small, and that one too: in a chain kernels may
@@ -86,7 +64,7 @@ class EntryGraph {
 
   OwnedGraph graph_;
   OwnedGraphExec exec_;
-  std::vector<CUgraphNode> nodes_;            // by step: what its successors wait for
+  std::vector<CUgraphNode> nodes_;            // by step: what its successors wait for, if any do
   std::vector<fb::StepKind> kinds_;           // by step
   std::vector<const fb::Variant*> variants_;  // by step: its code, of a dispatch
   bool serves_bindings_ = false;

@@ -76,7 +76,6 @@ Status CudaSession::create(const std::shared_ptr<CudaPlan>& plan, const SessionO
   }
   for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
   RLX_RETURN_IF_ERROR(made->reset_states());
-  RLX_RETURN_IF_ERROR(made->make_spares());
   session = std::move(made);
   return {};
 }
@@ -167,62 +166,46 @@ void CudaSession::link(uint32_t program) {
   programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
   ProgramState& state = programs_[program];
   const fb::Entry& unbound = unbound_record(program);
-  // The graph of the binding whose place this one takes.
+  // Of fixed sizes, whose states have moved; or of the binding whose place this one takes.
   EntryGraph graph = std::move(state.graph);
-  const bool is_own =
-      state.unbound == &unbound && graph && graph.can_relink_all(code(program), record(program));
-  if (graph && !is_own && graph.serves_bindings())
+  const bool is_own = graph && !has_free_sizes(unbound) && state.unbound == &unbound;
+  if (graph && graph.serves_bindings() && !is_own)
     spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
   state = {};
   state.unbound = &unbound;
   state.linked = linked(record(program), io(program));
-  state.graph = is_own ? std::move(graph) : take_spare(program);
-  if (!state.graph) return;
+  if (!is_own) return;
+  state.graph = std::move(graph);
   state.stale_steps.resize(PlanView::steps(record(program)).size());
   std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
 }
 
-// ---- spare graphs ----
+// ---- graphs of bindings ----
 
-// Making a graph takes a millisecond for 300 steps, giving another binding's graph new params a
-// third of that, and destroying one almost half a millisecond. So each record has some in reserve;
-// a first one is made, and those that are too many go, while a run is under way.
+// Many values of a size are met once, and making a graph takes longer than such a run: a
+// millisecond for 300 steps. Giving another binding's graph new params, and the device what
+// changed, takes a third of that, destroying one almost half a millisecond. So the first run of a
+// binding puts its steps on the stream. The second takes the graph of a binding that nobody keeps,
+// if one suits; else it goes as the first, and while it is under way a graph is made.
 
-Status CudaSession::make_spares() {
-  const Current current(context_);
-  RLX_RETURN_IF_ERROR(current.status());
-  for (uint32_t entry = 0; entry < entry_count(); ++entry) {
-    for (const fb::Entry* record : view().entry_ranges(entry, device_plan_.target())) {
-      // A library's products are described anew at each binding.
-      const bool has_products = record->gemms() != nullptr && record->gemms()->size() > 0;
-      if (!has_free_sizes(*record) || has_products) continue;
-      std::vector<IoSlot> slots(io(entry).begin(), io(entry).end());
-      const std::vector<IoRange> own = io_ranges(*record);
-      for (size_t i = 0; i < own.size(); ++i) slots[i].io.value = own[i].value;
-      Spare spare{.unbound = record, .graph = {}};
-      RLX_RETURN_IF_ERROR(make_graph(device_plan_.code(view(), device_plan_.gemms()),
-                                     linked(*record, slots), spare.graph));
-      if (spare.graph.serves_bindings()) spares_.push_back(std::move(spare));
-    }
-  }
-  return {};
-}
-
-bool CudaSession::has_spare(const fb::Entry& unbound) const {
-  return std::ranges::any_of(spares_, [&](const Spare& s) { return s.unbound == &unbound; });
+bool CudaSession::begins_with_steps(uint32_t program) const {
+  return has_free_sizes(*programs_[program].unbound) && can_launch_steps(record(program));
 }
 
 void CudaSession::drop_surplus_spares() {
-  // So many that values which come in turns from several ranges find one of theirs.
-  constexpr std::ptrdiff_t kMostOfRecord = 3;
-  for (size_t i = spares_.size(); i-- > 0;) {
+  // Bindings of a record have as many ways to launch their kernels.
+  constexpr std::ptrdiff_t kMostOfRecord = 8;
+  for (size_t i = 0; i < spares_.size();) {
     const auto is_of_record = [&](const Spare& s) { return s.unbound == spares_[i].unbound; };
-    if (std::ranges::count_if(spares_, is_of_record) > kMostOfRecord)
+    if (std::ranges::count_if(spares_, is_of_record) <= kMostOfRecord) {
+      ++i;
+    } else {
       spares_.erase(spares_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
 }
 
-EntryGraph CudaSession::take_spare(uint32_t program) {
+Status CudaSession::take_spare(uint32_t program) {
   const auto found = std::ranges::find_if(spares_, [&](const Spare& spare) {
     return spare.unbound == programs_[program].unbound &&
            spare.graph.can_relink_all(code(program), record(program));
@@ -230,21 +213,24 @@ EntryGraph CudaSession::take_spare(uint32_t program) {
   if (found == spares_.end()) return {};
   EntryGraph graph = std::move(found->graph);
   spares_.erase(found);
-  return graph;
+  ProgramState& state = programs_[program];
+  const auto count = static_cast<uint32_t>(PlanView::steps(record(program)).size());
+  for (uint32_t step = 0; step < count; ++step)
+    RLX_RETURN_IF_ERROR(graph.relink(code(program), state.linked, step));
+  state.graph = std::move(graph);
+  return {};
 }
 
 void CudaSession::use_time_of_run(uint32_t program) {
   ProgramState& state = programs_[program];
-  // Runs at a kept binding allocate nothing.
-  if (!std::exchange(state.is_new, false) || !has_free_sizes(*state.unbound)) return;
+  if (!begins_with_steps(program)) return;
   const Current current(context_);
   if (!current.status().ok()) return;
   drop_surplus_spares();
-  if (has_spare(*state.unbound) || !state.graph.serves_bindings()) return;
-  // Where it cannot be made, the next binding tries again and tells.
+  if (state.graph || state.launches != 2) return;
+  // Where it cannot be made, the next run tries again and tells.
   EntryGraph graph;
-  if (make_graph(code(program), state.linked, graph).ok())
-    spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
+  if (make_graph(code(program), state.linked, graph).ok()) state.graph = std::move(graph);
 }
 
 Status CudaSession::make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph) {
@@ -287,6 +273,8 @@ Status CudaSession::prepare_program(uint32_t program) {
   if (relink) {
     for (const uint32_t step : state.stale_steps)
       RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));
+  } else if (begins_with_steps(program)) {
+    state.graph = {};
   } else {
     RLX_RETURN_IF_ERROR(make_graph(code(program), state.linked, state.graph));
   }
@@ -328,8 +316,14 @@ Status CudaSession::launch(uint32_t program, uint32_t slot) {
   const Api& api = context_.api;
   if (begun_)
     RLX_RETURN_IF_ERROR(context_.check(api.cuEventRecord(begun_.get(), stream_), "submit"));
+  ProgramState& state = programs_[program];
+  ++state.launches;
+  if (!state.graph && state.launches == 2) RLX_RETURN_IF_ERROR(take_spare(program));
+  if (!state.graph && state.launches > 2)
+    RLX_RETURN_IF_ERROR(make_graph(code(program), state.linked, state.graph));
   RLX_RETURN_IF_ERROR(
-      context_.check(api.cuGraphLaunch(programs_[program].graph.exec(), stream_), "cuGraphLaunch"));
+      state.graph ? context_.check(api.cuGraphLaunch(state.graph.exec(), stream_), "cuGraphLaunch")
+                  : launch_steps(code(program), state.linked, stream_));
   return context_.check(api.cuEventRecord(ended_[slot].get(), stream_), "submit");
 }
 

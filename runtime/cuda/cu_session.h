@@ -28,7 +28,7 @@ class CudaSession final : public SessionBase {
     EntryGraph graph;
     const fb::Entry* unbound = nullptr;  // the plan's record that the graph was made of
     std::vector<uint32_t> stale_steps;   // which changed since the graph was made
-    bool is_new = true;                  // no run was waited for since it was linked
+    uint64_t launches = 0;               // since it was linked
   };
   // The graph of a record of free sizes that no program has.
   struct Spare {
@@ -50,15 +50,15 @@ class CudaSession final : public SessionBase {
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
   Status adopt_stream(void* stream);
-  // One of each record, before anything runs.
-  Status make_spares();
   // The context is current.
   Status make_graph(const StepCode& code, const LinkedEntry& linked, EntryGraph& graph);
-  [[nodiscard]] bool has_spare(const fb::Entry& unbound) const;
-  // Leaves a few of each record. At no time are there more of a record than its bindings had.
+  // Its first run puts its steps on the stream, as any does while it has no graph.
+  [[nodiscard]] bool begins_with_steps(uint32_t program) const;
+  // Leaves a few of each record.
   void drop_surplus_spares();
-  // Without one that can become the graph of the program, a binding: an empty one.
-  EntryGraph take_spare(uint32_t program);
+  // Gives the program, a binding, one that can become its graph, if there is one. The context is
+  // current.
+  Status take_spare(uint32_t program);
   // Where values of a record lie whose inputs and outputs are at `io`.
   [[nodiscard]] LinkedEntry linked(const fb::Entry& record, std::span<const IoSlot> io) const;
   // The products of a binding described to the library. The context is current.

@@ -111,6 +111,7 @@ inline constexpr uint8_t CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1;
 inline constexpr uint8_t CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1;
 inline constexpr int CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2;
 inline constexpr int CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4;
+inline constexpr int CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6;
 inline constexpr int CU_GRAPH_NODE_TYPE_CONDITIONAL = 13;
 inline constexpr int CU_GRAPH_COND_TYPE_IF = 0;
 inline constexpr int CU_GRAPH_COND_TYPE_WHILE = 1;
@@ -187,6 +188,22 @@ union CUlaunchAttributeValue {
   struct {
     unsigned x, y, z;
   } clusterDim;
+  int programmaticStreamSerializationAllowed;
+};
+
+struct CUlaunchAttribute {
+  int id;
+  char pad[8 - sizeof(int)];
+  CUlaunchAttributeValue value;
+};
+
+struct CUlaunchConfig {
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute* attrs;
+  unsigned numAttrs;
 };
 
 }  // namespace rlx::cuda

@@ -441,7 +441,9 @@ RLX_API rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
                                       const rlx_session_options* options, rlx_session** session);
 // Waits for the runs that are under way.
 RLX_API void rlx_session_close(rlx_session* session);
-// Records an entry, so that its first run takes no longer than the later ones. Optional.
+// Records an entry, so that its first run takes no longer than the later ones. Optional. With free
+// symbols at values that are new to the session, CUDA records while the second run is under way;
+// until then it is given kernels one by one.
 RLX_API rlx_status rlx_session_prepare(rlx_session* session, uint32_t entry);
 
 typedef struct rlx_tensor {
@@ -487,8 +489,8 @@ RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, 
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
                                            uint64_t device_address, uint64_t size_bytes);
 // Runs the entry and waits for its end. Allocates nothing once the entry is prepared or has run,
-// with free symbols at values that are kept. After RLX_INDEX_OUT_OF_RANGE and RLX_ASSERTION_FAILED
-// the run has ended and its outputs are there; the next run begins anew.
+// with free symbols once it has run twice at values that are kept. After RLX_INDEX_OUT_OF_RANGE and
+// RLX_ASSERTION_FAILED the run has ended and its outputs are there; the next run begins anew.
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
 // Starts a run; rlx_session_wait ends it. As many runs as the option queue_depth says are under way
 // at most, 1 unless set; a full queue is RLX_INVALID_STATE. They run in the order of their submits,

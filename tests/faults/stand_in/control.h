@@ -32,8 +32,9 @@ struct FaultControl {
   std::atomic<uint64_t> misuses{0};           // calls that the driver's rules forbid
   std::atomic<const char*> first_misuse{""};  // what was wrong with the first
   std::atomic<uint64_t> graphs{0};            // executable ones that were made
-  std::atomic<uint64_t> early_starts{0};      // edges behind which kernels start early
-  std::atomic<int64_t> live{0};               // objects that exist, where the stand-in knows
+  std::atomic<uint64_t> graph_launches{0};
+  std::atomic<uint64_t> early_starts{0};  // edges behind which kernels start early
+  std::atomic<int64_t> live{0};           // objects that exist, where the stand-in knows
 
   // Asks for nothing and forgets what was learnt, but for what exists.
   void reset() {
@@ -50,6 +51,7 @@ struct FaultControl {
     misuses = 0;
     first_misuse = "";
     graphs = 0;
+    graph_launches = 0;
     early_starts = 0;
   }
 };

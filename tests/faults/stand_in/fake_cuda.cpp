@@ -209,6 +209,13 @@ CUresult FakeCuda::cuMemsetD8Async(CUdeviceptr target, unsigned char value, size
       std::memset(reinterpret_cast<void*>(target), value, count);
   });
 }
+CUresult FakeCuda::cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t count,
+                                    CUstream stream) {
+  return put_work(stream, [=] {
+    if (fake_objects().holds(reinterpret_cast<void*>(target), count * sizeof value))
+      std::fill_n(reinterpret_cast<unsigned*>(target), count, value);
+  });
+}
 
 // A module is its text: PTX that names the function, or a cubin, whose names are its own affair.
 CUresult FakeCuda::cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, int*, void**) {

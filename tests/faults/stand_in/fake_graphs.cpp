@@ -233,9 +233,27 @@ CUresult FakeCuda::cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode 
 }
 CUresult FakeCuda::cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!fake_objects().is(exec, FakeKind::Exec)) return kInvalidHandle;
+  ++test::fault_control().graph_launches;
   return put_work(stream, [work = reinterpret_cast<FakeExec*>(exec)->work] {
     for (const FakeWork& one : work) one();
   });
+}
+
+CUresult FakeCuda::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
+                                    void** params, void**) {
+  const CUDA_KERNEL_NODE_PARAMS node{.func = function,
+                                     .gridDimX = config->gridDimX,
+                                     .gridDimY = config->gridDimY,
+                                     .gridDimZ = config->gridDimZ,
+                                     .blockDimX = config->blockDimX,
+                                     .blockDimY = config->blockDimY,
+                                     .blockDimZ = config->blockDimZ,
+                                     .sharedMemBytes = config->sharedMemBytes,
+                                     .kernelParams = params,
+                                     .extra = nullptr,
+                                     .kern = nullptr,
+                                     .ctx = nullptr};
+  return is_launchable(node) ? put_work(config->hStream, [] {}) : kInvalidHandle;
 }
 
 CUresult FakeCuda::cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
