@@ -20,11 +20,9 @@ Dim size_between(int64_t least, int64_t most) {
 
 using Stretches = std::vector<std::pair<size_t, size_t>>;
 
-Stretches chosen(const std::vector<std::vector<double>>& times,
-                 std::vector<int64_t> launches = {}) {
-  launches.resize(times.size(), 1);
+Stretches chosen(const std::vector<std::vector<double>>& times) {
   Stretches found;
-  for (const Stretch& stretch : stretches(times, launches))
+  for (const Stretch& stretch : stretches(times))
     found.emplace_back(stretch.first_size, stretch.form);
   return found;
 }
@@ -69,12 +67,6 @@ TEST_CASE("a form that does not serve a size is not chosen for it") {
   CHECK(chosen({{5, 5, 5}, {kNever, 1, 1}}) == Stretches{{0, 0}, {1, 1}});
   CHECK(chosen({{kNever, 1, kNever}, {5, 5, 5}, {kNever, kNever, 1}}) ==
         Stretches{{0, 1}, {1, 0}, {2, 2}});
-}
-
-TEST_CASE("the forms of a step are launched in one way, that which serves best") {
-  const std::vector<std::vector<double>> times = {{2, 4, 4}, {4, 2, 2}, {kNever, 1, 1}, {3, 3, 1}};
-  CHECK(chosen(times, {1, 1, 2, 2}) == Stretches{{0, 3}, {1, 2}});
-  CHECK(chosen(times, {1, 1, 2, 3}) == Stretches{{0, 0}, {1, 1}});
 }
 
 TEST_CASE("many forms are cut to a few, the worst sizes first") {

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <set>
 #include <string>
 
 #include "compiler/support/check.h"
@@ -154,9 +153,8 @@ struct FormSet {
   double excess = std::numeric_limits<double>::infinity();
 };
 
-// The forms of one launch that together come nearest to the least times; none where a size is left.
+// The forms that together come nearest to the least times.
 FormSet few_forms(const std::vector<std::vector<double>>& microseconds,
-                  std::span<const int64_t> launches, int64_t launch,
                   const std::vector<double>& least) {
   // Each form is a kernel to compile, for every shape of the network.
   constexpr size_t kMost = 8;
@@ -167,7 +165,6 @@ FormSet few_forms(const std::vector<std::vector<double>>& microseconds,
     size_t best = 0;
     double best_excess = std::numeric_limits<double>::infinity();
     for (size_t form = 0; form < microseconds.size(); ++form) {
-      if (launches[form] != launch) continue;
       const double with_form = excess_of(less_of(times, microseconds[form]), least);
       if (with_form < best_excess) best_excess = with_form, best = form;
     }
@@ -181,15 +178,9 @@ FormSet few_forms(const std::vector<std::vector<double>>& microseconds,
 
 }  // namespace
 
-std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseconds,
-                               std::span<const int64_t> launches) {
-  RLX_CHECK(launches.size() == microseconds.size(), "how each form is launched");
+std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseconds) {
   const std::vector<double> least = least_times(microseconds);
-  FormSet taken;
-  for (const int64_t launch : std::set<int64_t>(launches.begin(), launches.end())) {
-    FormSet set = few_forms(microseconds, launches, launch, least);
-    if (set.excess < taken.excess) taken = std::move(set);
-  }
+  const FormSet taken = few_forms(microseconds, least);
   RLX_CHECK(!taken.forms.empty(), "a form for every size");
   std::vector<Stretch> found;
   for (size_t i = 0; i < least.size(); ++i) {

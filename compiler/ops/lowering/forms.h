@@ -47,10 +47,7 @@ struct Stretch {
 };
 // A few forms that together take little more than the least time at each size; the first stretch
 // begins with the first size. microseconds[form][size] is infinite where a form does not serve.
-// Those taken are launched in one way, `launches` of a form, so that a recorded graph takes any of
-// them; the forms of one way serve at every size.
-std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseconds,
-                               std::span<const int64_t> launches);
+std::vector<Stretch> stretches(const std::vector<std::vector<double>>& microseconds);
 
 // Takes the steps from `end` on off the program. If it is one that differs from `step`, the only
 // one before it, in nothing but kernel and grid, it becomes its form where `size` is at most
@@ -59,26 +56,23 @@ void join_form(Program& program, size_t step, size_t end, const Dim& size, int64
 
 // Emits the form for the largest sizes of a free one, with others for smaller sizes that differ in
 // nothing but kernel and grid. candidates[form][i] is at form_sizes(size)[i], its time infinite
-// where it does not serve; its cluster is how many workgroups it launches together. emit(candidate)
-// adds its steps.
+// where it does not serve. emit(candidate) adds its steps.
 template <typename Candidate, typename Emit>
 void emit_forms(LowerContext& ctx, std::string_view chooser, const Dim& size,
                 const std::vector<std::vector<Candidate>>& candidates, const Emit& emit) {
   const std::vector<int64_t> sizes = form_sizes(size);
   std::vector<std::vector<double>> microseconds;
-  std::vector<int64_t> clusters;
   std::vector<TimedForm> forms;
   std::vector<size_t> candidate_of_form;
   for (const std::vector<Candidate>& at_sizes : candidates) {
     std::vector<double>& times = microseconds.emplace_back();
     times.reserve(at_sizes.size());
     for (const Candidate& candidate : at_sizes) times.push_back(candidate.microseconds);
-    clusters.push_back(at_sizes.front().cluster());
     if (times.front() == std::numeric_limits<double>::infinity()) continue;
     candidate_of_form.push_back(microseconds.size() - 1);
     forms.push_back({.name = at_sizes.front().text(), .microseconds = times.front()});
   }
-  const std::vector<Stretch> taken = stretches(microseconds, clusters);
+  const std::vector<Stretch> taken = stretches(microseconds);
   const auto largest = std::ranges::find(candidate_of_form, taken.front().form);
   const auto best = static_cast<size_t>(largest - candidate_of_form.begin());
   const size_t form = take_form(ctx, chooser, forms, best);

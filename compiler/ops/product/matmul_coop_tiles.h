@@ -50,7 +50,6 @@ struct CoopChoice {
   int64_t groups = 0;       // workgroups: tiles * splits * batches
   double microseconds = 0;  // estimated
 
-  [[nodiscard]] static int64_t cluster() { return 1; }
   // "64x64 tiles, 8 subgroups, 1 stage of 128, 3 loaded ahead, split-k 2, 512 workgroups".
   [[nodiscard]] std::string text() const;
 };

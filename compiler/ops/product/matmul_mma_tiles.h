@@ -57,7 +57,6 @@ struct MmaChoice {
   bool by_part_groups = false;
   double microseconds = 0;  // estimated
 
-  [[nodiscard]] int64_t cluster() const { return splits; }
   // "64x96 tiles, 4 warps, 4 stages, k split over clusters of 3, 144 workgroups".
   [[nodiscard]] std::string text() const;
 };

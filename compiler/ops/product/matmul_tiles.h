@@ -40,7 +40,6 @@ struct TileChoice {
   int64_t groups = 0;       // workgroups: tiles * splits * batches
   double microseconds = 0;  // estimated, from the kernel's start on
 
-  [[nodiscard]] static int64_t cluster() { return 1; }
   [[nodiscard]] std::string text() const;  // "64x64x16 tile, split-k 2, 96 workgroups"
 };
 

@@ -122,8 +122,6 @@ struct WgmmaChoice {
   WgmmaTile tile;
   double microseconds;
 
-  // All launch pairs of workgroups.
-  [[nodiscard]] static int64_t cluster() { return 2; }
   [[nodiscard]] std::string text() const {
     return "128x" + std::to_string(tile.columns) + " tiles, " +
            (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side");
