@@ -2,6 +2,7 @@
 #include "batches.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,12 @@ namespace search {
 namespace {
 
 constexpr size_t kFilledPart = 8;  // at most one of so many tokens of a batch stands for none
+
+// The next of eight lengths between a power of two and the next: runs soon meet those again.
+size_t length_for(size_t tokens, size_t most) {
+  const size_t step = std::max<size_t>(std::bit_floor(tokens) / 8, 1);
+  return std::min((tokens + step - 1) / step * step, most);
+}
 
 }  // namespace
 
@@ -24,14 +31,15 @@ std::vector<Batch> make_batches(std::span<const size_t> token_counts, const Limi
     if (tokens > limits.tokens)
       throw std::runtime_error("the plan takes " + std::to_string(limits.tokens) +
                                " tokens of a sentence, got " + std::to_string(tokens));
+    const size_t length = length_for(tokens, limits.tokens);
     const size_t rows = batches.empty() ? limits.rows : batches.back().sentences.size();
-    const size_t all_tokens = (rows + 1) * tokens;
+    const size_t all_tokens = (rows + 1) * length;
     const size_t filled = all_tokens - own_tokens - tokens;
     if (rows == limits.rows || filled * kFilledPart > all_tokens) {
-      batches.push_back({.tokens = tokens, .sentences = {}});
+      batches.push_back({.tokens = length, .sentences = {}});
       own_tokens = 0;
     }
-    batches.back().tokens = tokens;
+    batches.back().tokens = length;
     batches.back().sentences.push_back(sentence);
     own_tokens += tokens;
   }

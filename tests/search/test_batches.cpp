@@ -34,6 +34,18 @@ TEST_CASE("neighbours in length share a batch, the shortest first") {
   CHECK(sentences_of({}).empty());
 }
 
+TEST_CASE("batches of long sentences have few lengths") {
+  const auto length_of = [](size_t tokens, size_t most) {
+    return make_batches(std::vector<size_t>{tokens}, {.rows = 3, .tokens = most}).front().tokens;
+  };
+  CHECK(length_of(15, 256) == 15);
+  CHECK(length_of(17, 256) == 18);
+  CHECK(length_of(63, 256) == 64);
+  CHECK(length_of(65, 256) == 72);
+  CHECK(length_of(256, 256) == 256);
+  CHECK(length_of(245, 250) == 250);
+}
+
 TEST_CASE("a sentence of more tokens than the plan takes is refused") {
   CHECK_THROWS_AS(sentences_of({2, 65}), std::runtime_error);
 }
