@@ -95,9 +95,9 @@ class StepLauncher {
   Status launch(uint32_t index) {
     const fb::Step& step = PlanView::steps(*linked_.entry)[index];
     if (step.kind() == fb::StepKind::Skip) return {};
-    const bool is_behind_kernel = std::exchange(
-        is_behind_kernel_,
-        step.kind() == fb::StepKind::Dispatch || step.kind() == fb::StepKind::LibraryGemm);
+    const bool is_behind_kernel =
+        std::exchange(is_behind_kernel_, step.kind() == fb::StepKind::Dispatch ||
+                                             step.kind() == fb::StepKind::LibraryGemm);
     switch (step.kind()) {
       case fb::StepKind::Dispatch:
         return launch_kernel(step, is_behind_kernel);

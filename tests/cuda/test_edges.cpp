@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edges that others imply are no edges of the graph: a node with one predecessor starts sooner than
 // one with many; so do small steps in a chain. Needs no GPU.
+#include <algorithm>
 #include <random>
 
 #include "runtime/cuda/cu_graph.h"
@@ -15,13 +16,15 @@ using Edges = std::vector<std::vector<uint32_t>>;
 // An entry of steps with these edges and nothing else.
 class EntrySketch {
  public:
-  explicit EntrySketch(const Edges& edges, uint64_t bytes_moved = 0) {
+  explicit EntrySketch(const Edges& edges, uint64_t bytes_moved = 0,
+                       const std::vector<uint32_t>& skipped = {}) {
     std::vector<fb::Step> steps;
     std::vector<uint32_t> list;
     for (const std::vector<uint32_t>& before : edges) {
-      steps.emplace_back(fb::StepKind::Dispatch, 0, 1, 1, 1, 0, 0, 0, 0, 0,
-                         static_cast<uint32_t>(list.size()), static_cast<uint32_t>(before.size()),
-                         0, bytes_moved, 0);
+      const bool is_skipped = std::ranges::find(skipped, steps.size()) != skipped.end();
+      steps.emplace_back(is_skipped ? fb::StepKind::Skip : fb::StepKind::Dispatch, 0, 1, 1, 1, 0, 0,
+                         0, 0, 0, static_cast<uint32_t>(list.size()),
+                         static_cast<uint32_t>(before.size()), 0, bytes_moved, 0);
       list.insert(list.end(), before.begin(), before.end());
     }
     const std::vector<uint32_t> none;
@@ -94,4 +97,14 @@ TEST_CASE("two_small_steps_between_the_same_ones_become_a_chain") {
   CHECK(EntrySketch(three).chained(5) == Edges{{}, {0}, {0}, {0}, {3, 2, 1}});
   const Edges apart = {{}, {0}, {0}, {1, 2}, {1}};
   CHECK(EntrySketch(apart).chained(5) == Edges{{}, {0}, {0}, {2, 1}, {1}});
+}
+
+TEST_CASE("what waits for a skipped step waits for what that would wait for") {
+  const Edges two_ways = {{}, {0}, {1}, {2}, {3}};
+  CHECK(EntrySketch(two_ways, 0, {2}).reduced(5) == Edges{{}, {0}, {1}, {1}, {3}});
+  CHECK(EntrySketch(two_ways, 0, {1, 2}).reduced(5) == Edges{{}, {0}, {0}, {0}, {3}});
+  CHECK(EntrySketch(two_ways, 0, {0}).reduced(5) == Edges{{}, {}, {1}, {2}, {3}});
+  // It is no branch of a fork.
+  const Edges fork = {{}, {0}, {0}, {1, 2}};
+  CHECK(EntrySketch(fork, 0, {2}).chained(4) == Edges{{}, {0}, {0}, {1}});
 }
