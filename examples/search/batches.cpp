@@ -10,7 +10,7 @@
 namespace search {
 namespace {
 
-constexpr size_t kFilledPart = 8;  // at most one of so many tokens of a batch stands for none
+constexpr size_t kFilledPart = 8;  // one of so many tokens of neighbours may stand for none
 
 // The next of eight lengths between a power of two and the next: runs soon meet those again.
 size_t length_for(size_t tokens, size_t most) {
@@ -31,18 +31,18 @@ std::vector<Batch> make_batches(std::span<const size_t> token_counts, const Limi
     if (tokens > limits.tokens)
       throw std::runtime_error("the plan takes " + std::to_string(limits.tokens) +
                                " tokens of a sentence, got " + std::to_string(tokens));
-    const size_t length = length_for(tokens, limits.tokens);
     const size_t rows = batches.empty() ? limits.rows : batches.back().sentences.size();
-    const size_t all_tokens = (rows + 1) * length;
+    const size_t all_tokens = (rows + 1) * tokens;
     const size_t filled = all_tokens - own_tokens - tokens;
     if (rows == limits.rows || filled * kFilledPart > all_tokens) {
-      batches.push_back({.tokens = length, .sentences = {}});
+      batches.push_back({.tokens = tokens, .sentences = {}});
       own_tokens = 0;
     }
-    batches.back().tokens = length;
+    batches.back().tokens = tokens;
     batches.back().sentences.push_back(sentence);
     own_tokens += tokens;
   }
+  for (Batch& batch : batches) batch.tokens = length_for(batch.tokens, limits.tokens);
   return batches;
 }
 

@@ -21,10 +21,10 @@ struct Batch {
 };
 
 // Sentences (by their counts of tokens) in batches, the shortest first: neighbours in length, as
-// many as the plan takes, but no batch is filled up by more than an eighth of it. A device takes
-// about as long for one sentence as for some, so filling up pays as long as there is little of it;
-// and of lengths above 16 only eight up to each power of two are used, so that a session keeps what
-// it has made ready for them.
+// many as the plan takes, but no sentence joins where more than an eighth of the batch would be
+// filled up. A device takes about as long for one sentence as for some, so filling up pays as long
+// as there is little of it. And of lengths above 16 only eight up to each power of two are used, so
+// that a session keeps what it has made ready for them.
 // Throws std::runtime_error where a sentence is too long.
 std::vector<Batch> make_batches(std::span<const size_t> token_counts, const Limits& limits);
 

@@ -8,7 +8,7 @@ shorter sentences are filled up. Lines per second, by the C library; the model i
 
 TOKENS is what examples/search's program writes with --tokens: the ids of a sentence in each line. Every plan embeds all sentences, in
 batches of at most --rows: "free" puts those of one length together and fills none up; "neighbours", the same plan, takes them in the
-order of their length and fills them up to the next of eight lengths up to each power of two, by an eighth of it at most, as
+order of their length as long as no more than an eighth is filled up, to the next of eight lengths up to each power of two, as
 examples/search does; "cut" is "free" with ranges cut at each half. --sessions of a plan take turns, so that one is made ready while another runs. The forms take turns too; per round one
 untimed pass comes first, the best of the rounds' medians counts. Embeddings are compared with those of the buckets.
 """
@@ -122,21 +122,24 @@ class Encoder:
             length = sizes[number]
             if self.form == "buckets":
                 length = next(bucket for bucket in BUCKETS if length <= bucket)
-            if self.form == "neighbours":
-                step = max(1, 2 ** (int(length).bit_length() - 1) // 8)
-                length = min(-(-length // step) * step, LIMIT)
-            if batches and len(batches[-1][0]) < self.rows and self.may_grow(*batches[-1], sizes, number, length):
+            if batches and len(batches[-1][0]) < self.rows and self.may_grow(*batches[-1], sizes, length):
                 batches[-1] = batches[-1][0] + [number], length
             else:
                 batches.append(([number], length))
-        return batches
+        return [(numbers, self.length_for(length)) for numbers, length in batches]
 
-    def may_grow(self, numbers, tokens, sizes, joining, length):
+    def length_for(self, tokens):
+        if self.form != "neighbours":
+            return tokens
+        step = max(1, 2 ** (int(tokens).bit_length() - 1) // 8)
+        return min(-(-tokens // step) * step, LIMIT)
+
+    def may_grow(self, numbers, tokens, sizes, length):
         """Whether a sentence joins a batch whose rows all have that length then."""
         if self.form != "neighbours":
             return length == tokens
         whole = length * (len(numbers) + 1)
-        return whole - sum(sizes[number] for number in numbers + [joining]) <= whole * FILLED
+        return whole - sum(sizes[number] for number in numbers) - length <= whole * FILLED
 
     def filled(self, sentences, numbers, tokens):
         """Entry, inputs and numbers of a batch; a fixed entry runs all of its rows."""
