@@ -88,6 +88,24 @@ std::vector<int64_t> product_of(const std::string& op, bool is_column) {
   return evaluated(read_good(model), {reals({0})}).at(0).integers;
 }
 
+TEST_CASE("an output that is declared with another type than its node makes is refused") {
+  const auto with = [](int32_t type) {
+    onnx::ModelProto model = model_with_input({"2"});
+    add_node(*model.mutable_graph(), "Shape", {"x"}, {"y"});
+    onnx::ValueInfoProto& output = *model.mutable_graph()->add_output();
+    output.set_name("y");
+    output.mutable_type()->mutable_tensor_type()->set_elem_type(type);
+    return model;
+  };
+  read_good(with(onnx::TensorProto::INT64));
+  read_good(with(onnx::TensorProto::UNDEFINED));
+  for (const auto& [type, name] : {std::pair(onnx::TensorProto::FLOAT, "float"),
+                                   std::pair(onnx::TensorProto::UINT16, "uint16"),
+                                   std::pair(onnx::TensorProto::STRING, "string")})
+    check_only_error(read_bad(with(type)), DiagCode::BadDtype,
+                     std::string("\"y\" is declared as ") + name + ", its node makes i64");
+}
+
 TEST_CASE("products of integers are sums of products, exact as they are") {
   constexpr int64_t kLarge = int64_t{1} << 33;
   CHECK(product_of("MatMul", true) == std::vector<int64_t>{8 + 2 * kLarge, 4 * kLarge});

@@ -312,6 +312,21 @@ class ModelImporter {
                                to_string(type)};
   }
 
+  // What the nodes make is of the type that the model declares, where it declares one.
+  void check_output(const onnx::ValueInfoProto& output, ValueId value) {
+    const int64_t declared = output.type().tensor_type().elem_type();
+    if (!output.type().has_tensor_type() || declared == onnx::TensorProto::UNDEFINED) return;
+    const DType made = builder_.type(value).dtype;
+    try {
+      if (dtype_of(declared, "") == made) return;
+    } catch (const Refusal&) {  // of no type that a value has
+    }
+    error(DiagCode::BadDtype,
+          "output " + in_quotes(output.name()) + " is declared as " + onnx_type_name(declared) +
+              ", its node makes " + std::string(name_of(made)),
+          "declare what is made, or put a Cast behind the node");
+  }
+
   void import_input(const onnx::ValueInfoProto& input, Scope& scope) {
     const std::string what = "input " + in_quotes(input.name());
     if (const auto fault = name_fault(input.name()))
@@ -719,6 +734,7 @@ class ModelImporter {
                   std::string(type->name) + ", which rlx has in constants alone",
               "cast it to a type that rlx has");
       } else if (found->has_value()) {
+        check_output(output, **found);
         outputs.push_back({.name = output.name(), .value = **found});
       }
     }
