@@ -415,6 +415,24 @@ TEST_CASE("sequences that are unrolled are counted before they are") {
   check_error(read_bad(model), DiagCode::Limit, "in its place stand ");
 }
 
+TEST_CASE("rows of a rotary embedding's tables are those of all of a batch where they have one") {
+  const auto turned = [](int64_t rows) {
+    onnx::ModelProto model = model_with_input({"2", "1", "3", "4"});
+    model.mutable_opset_import(0)->set_version(23);
+    onnx::GraphProto& graph = *model.mutable_graph();
+    std::vector<float> table;
+    for (int64_t i = 0; i < rows * 6; ++i) table.push_back(0.25F * static_cast<float>(i % 6));
+    for (const char* name : {"cos", "sin"})
+      add_tensor<float>(graph, name, onnx::TensorProto::FLOAT, {rows, 3, 2}, table);
+    add_node(graph, "RotaryEmbedding", {"x", "cos", "sin"}, {"y"});
+    graph.add_output()->set_name("y");
+    Tensor x{.type = {DType::f32, {2, 1, 3, 4}}};
+    for (int i = 0; i < 24; ++i) x.floats.push_back(i);
+    return evaluated(read_good(model), {x}).at(0).floats;
+  };
+  CHECK(turned(1) == turned(2));
+}
+
 TEST_CASE("damaged ONNX files are refused or read, and nothing else") {
   onnx::ModelProto model = model_with_input({"2", "8"});
   onnx::GraphProto& graph = *model.mutable_graph();
