@@ -162,7 +162,7 @@ class ModelImporter {
 
   // Before anything is put in place: the node with which the model passes the limit.
   void check_node_count() {
-    const NodeCounts counts(functions_);
+    const NodeCounts counts(functions_, model_->graph());
     const Nodes& nodes = model_->graph().node();
     uint64_t sum = 0;
     for (int i = 0; i < nodes.size(); ++i) {
@@ -172,14 +172,15 @@ class ModelImporter {
       const bool is_call = find_function(nodes.Get(i)) != nullptr;
       const std::string what = is_call ? "the call of function " + in_quotes(nodes.Get(i).op_type())
                                        : std::string("this node");
-      report(nodes.Get(i), "", i,
-             {.code = DiagCode::Limit,
-              .message = what + " stands for " +
-                         (count == NodeCounts::kMany ? "2^63 or more" : std::to_string(count)) +
-                         " nodes; with functions and branches in place a model may have 2^20 "
-                         "nodes, and " +
-                         std::to_string(sum - count) + " stand before it",
-              .hint = ""});
+      report(
+          nodes.Get(i), "", i,
+          {.code = DiagCode::Limit,
+           .message = what + " stands for " +
+                      (count == NodeCounts::kMany ? "2^63 or more" : std::to_string(count)) +
+                      " nodes; with functions, branches and trips in place a model may have 2^20 "
+                      "nodes, and " +
+                      std::to_string(sum - count) + " stand before it",
+           .hint = ""});
       return;
     }
   }
