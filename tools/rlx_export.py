@@ -693,6 +693,12 @@ def output_names(program):
 
 # ---- files
 
+def check_most(max_iterations, max_count):
+    for option, most in (("max_iterations", max_iterations), ("max_count", max_count)):
+        if most is not None and most < 1:
+            raise ExportError(f"{option} is {most}, wanted at least 1")
+
+
 def check_output(output):
     """What the path alone shows to be wrong, before the module is traced."""
     output = pathlib.Path(output)
@@ -751,6 +757,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
     with args and kwargs; the result's `assumed` has a line for each answer.
     Raises ExportError with everything that stands in the way."""
     check_output(output)
+    check_most(max_iterations, max_count)
     kwargs = dict(kwargs or {})
     if precision:
         dtype = FLOATS[precision]
@@ -873,6 +880,7 @@ def run(args):
         if args.input or args.dynamic or args.precision or args.weights or args.train:
             raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
         check_output(args.output)
+        check_most(args.max_iterations, args.max_count)
         with told_of(args.model):
             program = torch.export.load(args.model)
         return convert(program, args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations,

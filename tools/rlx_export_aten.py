@@ -445,6 +445,31 @@ def ranked(s, x, dim, keepdim, k=None):
     return [s.reshape(s.narrow(part, axis, at, 1), list(s.out.shape)) for part in sorted_]
 
 
+@aten("median.default")
+def median_of_all(s, x):
+    return ranked(s, s.reshape(x, [math.prod(x.shape)]), 0, False)[0]
+
+
+@aten("nanmedian.dim", "nanmedian.default")
+def nanmedian(s, x, dim=None, keepdim=False):
+    """The lower one in the middle of those that are numbers, which sort in front of NaN; NaN where there is none."""
+    if dim is None:
+        x, dim = s.reshape(x, [math.prod(x.shape)]), 0
+    axis = dim % max(x.rank, 1)
+    if not x.rank or not x.dtype.is_floating_point:
+        return ranked(s, x, axis, keepdim) if x.rank else [x, s.operand(0, torch.int64)]
+    sorted_ = s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=axis, index_dtype="i64")
+    one = [*x.shape[:axis], 1, *x.shape[axis + 1:]]
+    is_number = s.emit("eq", [x, x], dtype=torch.bool, shape=x.shape)
+    count = s.emit("reduce_sum", [s.cast(is_number, torch.int64)], dtype=torch.int64, shape=one, axes=[axis], keep_dims=True)
+    before = s.emit("clamp", [s.emit("sub", [count, s.operand(1, torch.int64)], dtype=torch.int64, shape=one)], dtype=torch.int64, shape=one,
+                    min=0)
+    at = s.emit("floor_div", [before, s.operand(2, torch.int64)], dtype=torch.int64, shape=one)
+    found = [s.emit("gather_elements", [part, at], dtype=part.dtype, shape=one, axis=axis) for part in sorted_]
+    results = [s.reshape(part, list(s.out.shape)) for part in found]
+    return results[0] if "default" in str(s.node.target) else results
+
+
 @aten("logcumsumexp.default")
 def running_log_sum(s, x, dim):
     """By doubling: after step k each place has the sum of the 2^k before it. One largest value for all would leave nothing of places that lie

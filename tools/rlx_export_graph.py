@@ -365,9 +365,24 @@ class Scope:
         return self.emit("narrow", [x], dtype=x.dtype, shape=shape, axis=axis, start=first, len=size)
 
     def contraction(self, op, a, b, **attributes):
-        if not a.dtype.is_floating_point:
-            raise Unsupported(f"a product of {dtype_name(a.dtype)}; cast the operands to a float type")
-        return self.emit(op, [a, b], **attributes)
+        if a.dtype.is_floating_point:
+            return self.emit(op, [a, b], **attributes)
+        if op == "matmul" and a.dtype in (torch.int32, torch.int64):
+            return self.product_of_integers(a, b, **attributes)
+        raise Unsupported(f"a product of {dtype_name(a.dtype)}; cast the operands to int32, int64 or a float type")
+
+    def product_of_integers(self, a, b, trans_b=False):
+        """A sum over products of elements, which are no value in memory: the sum's step computes them."""
+        a = self.reshape(a, [1, *a.shape]) if a.rank == 1 else a
+        b = self.reshape(b, [*b.shape, 1]) if b.rank == 1 else b
+        if trans_b:
+            b = self.permute(b, [*range(b.rank - 2), b.rank - 1, b.rank - 2])
+        lead = list(torch.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2])))
+        (rows, depth), columns = a.shape[-2:], b.shape[-1]
+        operands = [self.reshape(a, [*a.shape, 1]), self.reshape(b, [*b.shape[:-2], 1, depth, columns])]
+        product = self.emit("mul", operands, dtype=a.dtype, shape=[*lead, rows, depth, columns])
+        total = self.emit("reduce_sum", [product], dtype=a.dtype, shape=[*lead, rows, columns], axes=[len(lead) + 1], keep_dims=False)
+        return self.reshape(total, list(self.out.shape))
 
 
 def known_number(value):

@@ -73,6 +73,11 @@ def cholesky_solve(s, x, input2, upper):
     return solved(s, second, solved(s, first, x, s.out.shape), s.out.shape)
 
 
+@aten("cholesky_inverse.default")
+def cholesky_inverse(s, x, upper=False):
+    return cholesky_solve(s, s.expand(identity_matrix(s, x), x.shape), x, upper)
+
+
 @aten("_trilinear.default")
 def trilinear(s, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
     """nn.Bilinear: the sum of i1[n, i] * i2[o, i, j] * i3[n, j] over i and j, as two products."""

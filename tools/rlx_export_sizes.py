@@ -65,12 +65,44 @@ def distances(own):
     return run
 
 
+def distances_of_pairs(input, p=2.0):
+    """pdist, of which no program has another form."""
+    first, second = torch.triu_indices(input.shape[0], input.shape[0], 1)
+    return torch.linalg.vector_norm(input[first] - input[second], p, dim=-1)
+
+
+def covariance(own):
+    """torch.cov asks, of a number that no data decide, whether it is 0."""
+    def run(input, *, correction=1, fweights=None, aweights=None):
+        if fweights is not None or aweights is not None or input.ndim > 2:
+            return own(input, correction=correction, fweights=fweights, aweights=aweights)
+        rows = input if input.ndim == 2 else input.reshape(1, -1)
+        apart = rows - rows.mean(1, keepdim=True)
+        return (apart @ apart.mH / max(rows.shape[1] - correction, 0)).squeeze()
+    return run
+
+
+def correlation(covariance):
+    def run(input):
+        together = covariance(input)
+        if together.ndim == 0:
+            return together / together
+        spread = together.diagonal().real.sqrt()
+        shares = together / spread[:, None] / spread
+        return shares if shares.is_complex() else shares.clamp(-1, 1)
+    return run
+
+
 @contextlib.contextmanager
 def any_size():
     meta, refs = torch._meta_registrations, torch._refs
     changes = [(torch._VF, name, any_length(name, getattr(torch._VF, name))) for name in RECURRENT]
     changes += [(owner, "repeat_interleave", without_output_size(owner.repeat_interleave)) for owner in (torch, torch.Tensor)]
     changes.append((torch, "cdist", distances(torch.cdist)))
+    changes += [(owner, "pdist", distances_of_pairs) for owner in (torch, torch.nn.functional)]
+    own_covariance = covariance(torch.cov)
+    for owner in (torch, torch.Tensor):
+        changes += [(owner, "cov", own_covariance), (owner, "corrcoef", correlation(own_covariance))]
     changes.append((torch._C, "_infer_size", torch.broadcast_shapes))  # distributions ask it, and it takes numbers alone
     if hasattr(meta, "div_rtn"):  # it asks whether there is a rest
         changes.append((meta, "div_rtn", lambda x, y: x // y))

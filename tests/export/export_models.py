@@ -329,7 +329,9 @@ class Integers(nn.Module):
                 x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
                 torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4),
                 torch.full_like(a, 3), a << 2, b.__rshift__(1), torch.bitwise_left_shift(1, b),
-                torch._int_mm((a[:, None] * 7 + b).to(torch.int8), (a[:, None] - b[None] * 9).to(torch.int8)))
+                torch._int_mm((a[:, None] * 7 + b).to(torch.int8), (a[:, None] - b[None] * 9).to(torch.int8)),
+                (a[:, None] * b) @ (2 ** torch.arange(35, 42)), a @ a, a[:6].view(2, 1, 3) @ (a[:3, None] * 2**33 + b), b.view(1, 7) @ b,
+                F.linear(b.view(1, 7), b[:, None] - b), torch.addmm(b, b[:, None], b[None], beta=2, alpha=3))
 
 
 class Movement(nn.Module):
@@ -444,6 +446,7 @@ class Systems(nn.Module):
         lower = torch.linalg.cholesky(square)
         scale, zero = torch.tensor([0.25, 0.5, 0.125]), torch.tensor([0, 3, 1], dtype=torch.int32)
         return (lower, torch.linalg.solve_triangular(lower, b, upper=False), torch.linalg.inv(square), torch.linalg.solve(square, b),
+                torch.cholesky_inverse(lower), F.pdist(points), torch.pdist(b[0], math.inf),
                 torch.linalg.solve_triangular(b.transpose(1, 2)[:, :, :3], b[:, :3], upper=True, unitriangular=True),
                 torch.cdist(points, b[0]), torch.cdist(b, b, p=1), torch.cdist(b, b, p=3),
                 torch.fake_quantize_per_tensor_affine(points.float(), 0.25, 3, -8, 7).to(a.dtype),
@@ -578,7 +581,8 @@ class Statistics(nn.Module):
         return (torch.fmax(less, y), torch.fmin(x, less), torch.ldexp(x, (3 * y).round()), torch.round(x, decimals=1),
                 torch.round(100 * x, decimals=-1), torch.complex(x, y).conj().imag,
                 torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
-                torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 200, 1))
+                torch.logcumsumexp(x, 1), torch.logcumsumexp(x * 200, 1), x.median(), less.nanmedian(), *less.nanmedian(1, keepdim=True),
+                less[:, :1].nanmedian(0).values, torch.cov(x), x[0].cov(correction=0), torch.corrcoef(x.T), torch.corrcoef(y[0]))
 
 
 class Draws(nn.Module):

@@ -345,6 +345,8 @@ def check_refusals(args, folder):
         assert words in text and "try another version of pytorch" in text.lower(), text
     assert "torch.export" in refusal(models.ResNet(), (floats(2, 3, 64, 64),), dynamic={"x": {1: "channels"}})
     assert "no input" in refusal(models.Counter(), (floats(2, 4),), dynamic={"y": {0: "batch"}})
+    for option in ("max_iterations", "max_count"):
+        assert f"{option} is -1, wanted at least 1" in refusal(torch.nn.Identity(), (floats(3, 4),), **{option: -1})
     assert not (folder / "refused.json").exists(), "a refused model left a file"
 
 

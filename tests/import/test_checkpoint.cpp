@@ -128,7 +128,15 @@ TEST_CASE("a checkpoint's rows of q and k are in the order of its authors") {
 TEST_CASE("a checkpoint whose head is tied has no other") {
   const std::string tied = small_config(R"(, "tie_word_embeddings": true)");
   StoredTensors tensors = small_tensors();
-  CHECK(read_model(tied, stored(tensors)).graph.has_value());  // the second one is never read
+  const Read untied = read_model(tied, stored(tensors));
+  REQUIRE(untied.graph.has_value());
+  CHECK(untied.graph->params.size() == 12);
+  CHECK(untied.diagnostics.text().find("\"lm_head.weight\" and") != std::string::npos);
+  tensors["lm_head.weight"].dtype = "BF16";  // zeros as well: the same
+  const Read same = read_model(tied, stored(tensors));
+  REQUIRE(same.graph.has_value());
+  CHECK(same.graph->params.size() == 11);
+  CHECK(same.diagnostics.text().empty());
   tensors.erase("lm_head.weight");
   CHECK(read_model(tied, stored(tensors)).graph.has_value());
   check_refused(read_model(small_config(), stored(tensors)), DiagCode::BadField,
@@ -241,6 +249,12 @@ TEST_CASE("config.json that asks for what is not read is refused by name, all at
   check(R"(, "rope_scaling": {"type": "linear"})", DiagCode::BadField, "wants \"factor\"");
   check(R"(, "rope_scaling": 4)", DiagCode::BadField, "wanted an object");
   check(R"(, "head_dim": "x")", DiagCode::BadField, "\"head_dim\" is a string");
+  check(R"(, "vocab_size": 11)", DiagCode::BadShape, "vocab_size\" is 11, tensor");
+  check(R"(, "vocab_size": "x")", DiagCode::BadField, "\"vocab_size\" is a string");
+  check(R"(, "intermediate_size": 8)", DiagCode::BadShape, "feed_forward_length\" is 8, tensor");
+  check(R"(, "vocab_size": 12, "bos_token_id": 12)", DiagCode::BadField,
+        "\"bos_token_id\" is 12, wanted 0 to 11");
+  check(R"(, "bos_token_id": -1)", DiagCode::BadField, "\"bos_token_id\" is -1");
   check_refused(read_model(small_config("", "bert"), weights), kUnsupported, "\"bert\"");
   check_refused(read_model("{}", weights), kUnsupported, "\"model_type\" is missing");
   const Read empty = read_model(R"({"model_type": "llama"})", weights);
@@ -391,6 +405,23 @@ TEST_CASE("a tokenizer of pieces is read with its rules, its bytes and what its 
   REQUIRE(text.strips_right()->size() == 1);
   CHECK(text.strips_right()->Get(0) == 5);
   CHECK(text.begin() == -1);
+}
+
+TEST_CASE("a tokenizer of scored pieces whose unknown one or charsmap is none is not read") {
+  const auto with = [](const std::string& unknown, const std::string& normalizer) {
+    return R"({"model": {"type": "Unigram", "unk_id": )" + unknown +
+           R"(, "vocab": [["<unk>", 0], ["▁a", -1], ["b", -2], ["c", -3]]}, "normalizer": )" +
+           normalizer + R"(, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}})";
+  };
+  for (const char* known : {"0", "null"}) {
+    const Read read = read_with(with(known, "null"));
+    INFO(read.diagnostics.text());
+    CHECK_FALSE(read.graph->text.empty());
+  }
+  for (const char* none : {"4", "-1", "0.5", "\"<unk>\""})
+    check_unread(with(none, "null"), "\"unk_id\" is none of its 4 pieces");
+  check_unread(with("0", R"({"type": "Precompiled", "precompiled_charsmap": 3})"),
+               "charsmap is no text");
 }
 
 // `parts`: members before the pre-tokenizer, each with a comma behind.

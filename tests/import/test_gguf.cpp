@@ -345,6 +345,40 @@ TEST_CASE("GGUF keys that ask for what is not done are refused, unknown ones tol
   const Diagnostics one = read_model(endless);
   check_error(one, DiagCode::BadField, "wanted a finite real");
   CHECK(one.error_count() == 1);
+  constexpr uint32_t kF64 = 12;
+  for (const auto& [value, text] : {std::pair(1e300, "1e+300"), std::pair(-1e-300, "-1e-300")}) {
+    GgufWriter beyond = small_llama();
+    beyond.raw_key("llama.attention.scale", kF64, raw_value(value));
+    check_only_error(read_model(beyond.bytes()), DiagCode::Limit,
+                     std::string("\"llama.attention.scale\" is ") + text + ", which f32");
+  }
+}
+
+TEST_CASE("GGUF keys that say other sizes than the tensors are refused") {
+  const auto with = [](const std::string& name, uint32_t value) {
+    GgufWriter writer = small_llama();
+    writer.key("llama." + name, value);
+    return read_model(writer.bytes());
+  };
+  check_only_error(with("vocab_size", 13), DiagCode::BadShape,
+                   "\"llama.vocab_size\" is 13, tensor \"token_embd.weight\" has 12 rows");
+  check_only_error(with("feed_forward_length", 15), DiagCode::BadShape,
+                   "is 15, tensor \"blk.0.ffn_down.weight\" has 16 columns");
+  CHECK_FALSE(with("vocab_size", 12).has_errors());
+  CHECK_FALSE(with("feed_forward_length", 16).has_errors());
+}
+
+TEST_CASE("what follows from a fault in a GGUF file is not told as well") {
+  GgufWriter heads;
+  heads.key("general.architecture", std::string("llama")).key("llama.block_count", 1u);
+  heads.key("llama.embedding_length", 8u).key("llama.attention.head_count", 0u);
+  heads.key("llama.attention.head_count_kv", 2u).key("llama.context_length", 64u);
+  heads.key("llama.rope.dimension_count", 4u).key("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  add_small_llama_tensors(heads);
+  check_only_error(read_model(heads.bytes()), DiagCode::Limit, "head_count\" is 0, wanted 1");
+  GgufWriter narrow = small_llama();
+  narrow.zeros("rope_freqs.weight", {3});
+  check_only_error(read_model(narrow.bytes()), DiagCode::BadShape, "\"rope_freqs.weight\"");
 }
 
 TEST_CASE("GGUF sizes that cannot be are refused") {
@@ -583,6 +617,10 @@ TEST_CASE("a GGUF tokenizer that is not read is told, and the model runs on ids"
   GgufWriter many = with_tokens();
   many.key("tokenizer.ggml.eot_token_id", 7u);
   check_error(read_model(many.bytes()), DiagCode::Limit, "wanted -1 to 6");
+  GgufWriter number = with_tokens();
+  number.key("tokenizer.chat_template.rag", 7u);
+  check_only_error(read_model(number.bytes()), DiagCode::BadField,
+                   "\"tokenizer.chat_template.rag\" is an integer, wanted a string");
 }
 
 // ---- angles ----

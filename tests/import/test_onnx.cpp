@@ -240,14 +240,18 @@ TEST_CASE("an ONNX model that says two things of one is refused") {
               DiagCode::BadAttribute, "refers to one of a function, and stands in none");
 }
 
-TEST_CASE("loops inside loops are counted by their first trip") {
+// y = the innermost Relu of loops inside loops, each of as many trips.
+onnx::ModelProto nested_loops(int levels, int64_t trips, const std::string& trip_count) {
   onnx::ModelProto model = model_with_input({"1"});
   onnx::GraphProto* graph = model.mutable_graph();
-  add_integers(*graph, "trips", {300});
+  add_integers(*graph, "trips", {trips});
+  add_integers(*graph, "zero", {0});
+  add_node(*graph, "Add", {"trips", "zero"}, {"sum"});
   graph->add_output()->set_name("y");
-  for (int level = 0; level < 3; ++level) {
+  for (int level = 0; level < levels; ++level) {
+    const bool is_outer = level == 0;
     onnx::NodeProto& loop =
-        add_node(*graph, "Loop", {"trips", "", level == 0 ? "x" : "a"}, {level == 0 ? "y" : "b"});
+        add_node(*graph, "Loop", {trip_count, "", is_outer ? "x" : "a"}, {is_outer ? "y" : "b"});
     onnx::AttributeProto& attribute = *loop.add_attribute();
     attribute.set_name("body");
     attribute.set_type(onnx::AttributeProto::GRAPH);
@@ -256,7 +260,17 @@ TEST_CASE("loops inside loops are counted by their first trip") {
     for (const char* output : {"on", "b"}) graph->add_output()->set_name(output);
   }
   add_node(*graph, "Relu", {"a"}, {"b"});
-  check_error(read_bad(model), DiagCode::Limit, "in its place stand 26910000 nodes");
+  return model;
+}
+
+TEST_CASE("loops inside loops are counted before a trip is put in place, or by the first one") {
+  check_error(read_bad(nested_loops(20, 2, "trips")), DiagCode::Limit,
+              "this node stands for 2097151 nodes");
+  check_error(read_bad(nested_loops(12, 4096, "trips")), DiagCode::Limit, "2^63 or more");
+  check_error(read_bad(nested_loops(3, 300, "sum")), DiagCode::Limit,
+              "in its place stand 26910000 nodes");
+  CHECK(read_good(nested_loops(3, 2, "trips")).entries.at(0).nodes.size() == 8);
+  read_good(nested_loops(1, 5000, "trips"));  // a node with a body
 }
 
 TEST_CASE("the limits of reliability.md hold in ONNX models") {
@@ -413,6 +427,24 @@ TEST_CASE("sequences that are unrolled are counted before they are") {
     graph.add_output()->set_name("h" + number);
   }
   check_error(read_bad(model), DiagCode::Limit, "in its place stand ");
+}
+
+TEST_CASE("rows of a rotary embedding's tables are those of all of a batch where they have one") {
+  const auto turned = [](int64_t rows) {
+    onnx::ModelProto model = model_with_input({"2", "1", "3", "4"});
+    model.mutable_opset_import(0)->set_version(23);
+    onnx::GraphProto& graph = *model.mutable_graph();
+    std::vector<float> table;
+    for (int64_t i = 0; i < rows * 6; ++i) table.push_back(0.25F * static_cast<float>(i % 6));
+    for (const char* name : {"cos", "sin"})
+      add_tensor<float>(graph, name, onnx::TensorProto::FLOAT, {rows, 3, 2}, table);
+    add_node(graph, "RotaryEmbedding", {"x", "cos", "sin"}, {"y"});
+    graph.add_output()->set_name("y");
+    Tensor x{.type = {DType::f32, {2, 1, 3, 4}}};
+    for (int i = 0; i < 24; ++i) x.floats.push_back(i);
+    return evaluated(read_good(model), {x}).at(0).floats;
+  };
+  CHECK(turned(1) == turned(2));
 }
 
 TEST_CASE("damaged ONNX files are refused or read, and nothing else") {

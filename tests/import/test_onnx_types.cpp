@@ -73,6 +73,45 @@ onnx::GraphProto& add_body(onnx::NodeProto& node, const std::string& name,
 
 }  // namespace
 
+// y = `op` of two constants of that type: [2, 3] by [3], or by [2, 3] turned.
+std::vector<int64_t> product_of(const std::string& op, bool is_column) {
+  onnx::ModelProto model = model_with_input({"1"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  constexpr int64_t kLarge = int64_t{1} << 33;
+  add_tensor<int64_t>(graph, "a", onnx::TensorProto::INT64, {2, 3}, {1, 2, 3, kLarge, -1, 0});
+  add_tensor<int64_t>(
+      graph, "b", onnx::TensorProto::INT64, is_column ? Shape{3} : Shape{2, 3},
+      is_column ? std::vector<int64_t>{5, kLarge, 1} : std::vector<int64_t>{1, 0, 1, 3, 2, 1});
+  onnx::NodeProto& node = add_node(graph, op, {"a", "b"}, {"y"});
+  if (op == "Gemm") add_integer(node, "transB", 1);
+  graph.add_output()->set_name("y");
+  return evaluated(read_good(model), {reals({0})}).at(0).integers;
+}
+
+TEST_CASE("an output that is declared with another type than its node makes is refused") {
+  const auto with = [](int32_t type) {
+    onnx::ModelProto model = model_with_input({"2"});
+    add_node(*model.mutable_graph(), "Shape", {"x"}, {"y"});
+    onnx::ValueInfoProto& output = *model.mutable_graph()->add_output();
+    output.set_name("y");
+    output.mutable_type()->mutable_tensor_type()->set_elem_type(type);
+    return model;
+  };
+  read_good(with(onnx::TensorProto::INT64));
+  read_good(with(onnx::TensorProto::UNDEFINED));
+  for (const auto& [type, name] : {std::pair(onnx::TensorProto::FLOAT, "float"),
+                                   std::pair(onnx::TensorProto::UINT16, "uint16"),
+                                   std::pair(onnx::TensorProto::STRING, "string")})
+    check_only_error(read_bad(with(type)), DiagCode::BadDtype,
+                     std::string("\"y\" is declared as ") + name + ", its node makes i64");
+}
+
+TEST_CASE("products of integers are sums of products, exact as they are") {
+  constexpr int64_t kLarge = int64_t{1} << 33;
+  CHECK(product_of("MatMul", true) == std::vector<int64_t>{8 + 2 * kLarge, 4 * kLarge});
+  CHECK(product_of("Gemm", false) == std::vector<int64_t>{4, 10, kLarge, 3 * kLarge - 2});
+}
+
 TEST_CASE("constants of packed types are read, the first element in the low bits") {
   using Values = std::vector<double>;
   CHECK(numbers_of(kUint4, 3, {0xF1, 0x07}) == Values{2, 30, 14});

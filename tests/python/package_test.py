@@ -277,6 +277,21 @@ class Sessions(Refusal):
             session.reset_states()
             self.assertEqual(session.read_state("total").tolist(), [0, 0, 0, 0])
 
+    def test_names_and_numbers_that_c_would_take_for_others(self):
+        self.refused(ValueError, "is no range", compiled, relu("f32", "n"), dims={"n": (1, 1 << 63)})
+        self.refused(ValueError, "character zero", rlx.Plan, "m.plan\0.txt")
+        with rlx.Session(compiled(totals()), "null") as session:
+            x = np.ones(4, np.float32)
+            for call in (lambda: session.run({"x\0": x}), lambda: session.set_symbol("total\0", 1), lambda: session.read_state("total\0"),
+                         lambda: session.write_state("total\0", x), lambda: session.run({"x": x}, outputs=["new\0"])):
+                self.refused(ValueError, "character zero", call)
+            self.assertRaisesRegex(TypeError, "names of inputs and outputs are str", session.run, {3: x})
+            fixed = np.zeros(4, np.float32)
+            fixed.flags.writeable = False
+            self.refused(ValueError, "read-only", session.run, {"x": x}, out={"new": fixed})
+            for count in (5, 1 << 62, (1 << 64) - 1):
+                self.refused(ValueError, "has 4 at axis 0", session.read_state, "total", axis=0, begin=0, count=count)
+
     def test_queued_runs(self):
         with rlx.Session(compiled(totals()), "null", queue_depth=2) as session:
             first = session.submit({"x": np.ones(4, np.float32)})

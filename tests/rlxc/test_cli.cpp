@@ -245,6 +245,12 @@ TEST_CASE("wrong use is told what is right") {
                    "is the model itself"));
   CHECK(read_file(own) == small_model());
   CHECK(contains(expect(1, place, {"m.json"}).errors, "-o PLAN is missing"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--nvrtc", ""})).errors,
+                 "--nvrtc: the value is empty"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--cache", own})).errors,
+                 "is no folder"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--nvrtc", "x.so"})).errors,
+                 "--nvrtc names the compiler for --target cuda"));
   expect(1, place, compile_arguments(place, {"--unknown"}));
   expect(1, place, compile_arguments(place, {"-O3"}));
   expect(1, place, compile_arguments(place, {"--precision", "f8"}));
@@ -261,7 +267,7 @@ TEST_CASE("wrong use is told what is right") {
   expect(1, place, compile_arguments(place, {"--no-cache", "--cache", place.path("c")}));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors,
                  "its entries are: \"main\""));
-  for (const char* entry : {"", ":batch=1", "a=", "a=:batch=1"}) {
+  for (const char* entry : {":batch=1", "a=", "a=:batch=1"}) {
     CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", entry})).errors,
                    "is not NAME[=ENTRY][:DIM=NUMBER,...]"));
   }
@@ -357,6 +363,23 @@ TEST_CASE("passes can be watched") {
       contains(expect(0, place, compile_arguments(place, {"--time-passes"})).errors, "write plan"));
   expect(0, place, compile_arguments(place, {"-O0"}));
   expect(0, place, compile_arguments(place, {"-O", "1", "--disable-pass", "merge-common"}));
+}
+
+TEST_CASE("a plan does not replace a file of the model's weights") {
+  const Workplace place;
+  const std::string header = R"({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
+  const uint64_t size = header.size();
+  const std::string stored =
+      std::string(reinterpret_cast<const char*>(&size), sizeof size) + header + std::string(8, 0);
+  const std::string weights = place.write("w.safetensors", stored);
+  const std::string model = place.write("m.json", R"({"rlx_graph": 1,
+    "params": [{"name": "w", "dtype": "f32", "shape": [2], "data": {"safetensors": "w.safetensors"}}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}],
+    "nodes": [{"name": "sum", "op": "add", "inputs": ["x", "w"], "outputs": ["y"]}],
+    "outputs": ["y"]})");
+  CHECK(contains(expect(1, place, {model, "-o", weights, "--target", "vulkan"}).errors,
+                 "holds weights of the model"));
+  CHECK(read_file(weights) == stored);
 }
 
 TEST_CASE("inspect --why prints what each kernel of a table would take, or why it does not") {

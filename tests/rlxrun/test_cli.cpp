@@ -133,6 +133,10 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
   check_refused(rlxrun(place.at("small.plan") + " --seeded --device null"), 1,
                 "several entries, choose one with --entry: main, echo");
   check_refused(place.echo("--seeded --repeat 0"), 1, "--repeat");
+  for (const char* option : {"--warmup", "-j", "--entry", "--target", "--top-k", "-n", "--outputs"})
+    check_refused(place.echo(std::string("--seeded ") + option + " ''"), 1, ": the value is empty");
+  check_refused(place.echo("--chat x --temperature nan"), 1, "--temperature: \"nan\" is no number");
+  check_refused(place.echo("--seeded --pipeline-cache /"), 1, "\"/\" is a folder");
   check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
   for (const char* tolerance : {"nan", "-1", "x", "1e-3x"})
     check_refused(place.echo(std::string("--seeded --rtol ") + tolerance), 1, "no number of 0 or");

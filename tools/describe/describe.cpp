@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
 
 #include "tools/describe/tables.h"
@@ -110,6 +112,21 @@ void add_describe_flags(CLI::App& app) {
          },
          "Print this program's man page")
       ->trigger_on_parse();
+}
+
+void refuse_empty_values(CLI::App& app, std::span<const std::string_view> texts) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (std::ranges::find(texts, name) != texts.end()) continue;
+    const bool is_real = option->get_type_name().starts_with("FLOAT");
+    const auto fault = [is_real](const std::string& value) {
+      if (value.empty()) return std::string("the value is empty");
+      const bool is_nan = is_real && std::isnan(std::strtod(value.c_str(), nullptr));
+      return is_nan ? "\"" + value + "\" is no number" : std::string();
+    };
+    option->check(CLI::Validator(fault, ""));
+  }
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command, texts);
 }
 
 }  // namespace rlx::tool

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -22,5 +24,9 @@ std::string man_page(const CLI::App& app);
 // Adds --completion bash|zsh|fish and --man. Either prints its text while the command line is
 // parsed and ends the parsing as --help does, with a CLI::ParseError of exit code 0.
 void add_describe_flags(CLI::App& app);
+
+// Refuses values that say nothing, once all options are there: NaN, which is in no range and out of
+// none, and empty ones, which CLI11 takes for 0, of all options but `texts`.
+void refuse_empty_values(CLI::App& app, std::span<const std::string_view> texts);
 
 }  // namespace rlx::tool

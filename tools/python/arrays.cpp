@@ -246,6 +246,9 @@ ArrayMemory take_writable(nb::handle value, const std::string& what, const CudaP
     found = find_array<nb::ndarray<>>(nb::object(raw[0]), what, place);
     dtype = nb::cast<uint32_t>(nb::object(raw[1]));
   }
+  if (!found && nb::hasattr(value, "flags") && nb::hasattr(value.attr("flags"), "writeable") &&
+      !nb::cast<bool>(value.attr("flags").attr("writeable")))
+    throw Error(RLX_INVALID_ARGUMENT, what + " is to be written to an array that is read-only");
   if (!found) refuse_type(value, what + " (which is written to)");
   if (!dtype) refuse_type(value, what);
   if (!is_contiguous(found->tensor))

@@ -34,6 +34,8 @@ class PlanCore {
                                              const Text& known_code) {
     const rlx_plan_options options =
         make_options(weights_folder, check_weights, public_keys, known_code);
+    if (path.find('\0') != std::string::npos)
+      throw Error(RLX_INVALID_ARGUMENT, "the plan's path has the character zero in it");
     const nb::gil_scoped_release released;
     return std::make_unique<PlanCore>(std::make_shared<Plan>(path, &options));
   }

@@ -151,10 +151,13 @@ class LanguageCore {
       const std::vector<std::pair<std::string, std::string>>& messages) const {
     std::vector<rlx_text_message> views;
     views.reserve(messages.size());
-    for (const auto& message : messages)
+    for (const auto& message : messages) {
+      if (message.first.find('\0') != std::string::npos)
+        throw Error(RLX_INVALID_ARGUMENT, "a message's role has the character zero in it");
       views.push_back({.role = message.first.c_str(),
                        .content = message.second.data(),
                        .content_bytes = message.second.size()});
+    }
     auto options = init<rlx_text_chat_options>();
     options.add_reply_start = 1;
     options.now_unix_seconds = std::time(nullptr);

@@ -39,6 +39,19 @@ rlx_status copying(uint64_t size_bytes, Call call) {
   throw Error(RLX_INVALID_ARGUMENT, sentence);
 }
 
+// In C the character zero would end the name, which might then be another's.
+const std::string& checked_name(const std::string& name) {
+  if (name.find('\0') != std::string::npos)
+    refuse("the name " + quoted(name.c_str()) + " has the character zero behind it");
+  return name;
+}
+
+// The name that a key of a caller's is.
+std::string name_of(nb::handle key) {
+  if (!nb::isinstance<nb::str>(key)) throw nb::type_error("names of inputs and outputs are str");
+  return checked_name(nb::cast<std::string>(key));
+}
+
 rlx_tensor host_tensor(const TensorArgument& tensor) {
   return make_tensor(tensor.data, tensor.size_bytes, static_cast<rlx_dtype>(tensor.dtype),
                      tensor.dims);
@@ -163,7 +176,7 @@ std::vector<uint32_t> SessionCore::pick_outputs(const Entry& entry, nb::handle n
     return picked;
   }
   for (const nb::handle each : names) {
-    const auto name = nb::cast<std::string>(each);
+    const std::string name = name_of(each);
     const auto found = std::find_if(entry.outputs.begin(), entry.outputs.end(),
                                     [&](const Port& port) { return port.name == name; });
     if (found == entry.outputs.end()) {
@@ -182,7 +195,7 @@ void SessionCore::check_into(const Entry& entry, const std::vector<uint32_t>& pi
                              nb::handle into) const {
   if (into.is_none()) return;
   for (const nb::handle key : into) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = name_of(key);
     const bool is_known = std::any_of(picked.begin(), picked.end(), [&](uint32_t number) {
       return entry.outputs[number].name == name;
     });
@@ -196,7 +209,7 @@ void SessionCore::check_into(const Entry& entry, const std::vector<uint32_t>& pi
 nb::object SessionCore::give(uint32_t entry, const nb::dict& inputs) {
   nb::object like;
   for (const auto [key, value] : inputs) {
-    const std::string name = nb::cast<std::string>(key);
+    const std::string name = name_of(key);
     Port* const port = find_input(entry_at(entry), name);
     const TensorArgument tensor = take_array(value, "input " + quoted(name), place_);
     copies_.on_host += tensor.was_copied ? 1 : 0;
@@ -273,16 +286,16 @@ void SessionCore::check_bound_shapes(uint32_t entry) {
 void SessionCore::set_input(uint32_t entry, const std::string& name, nb::handle value) {
   const Use use(*this);
   nb::dict inputs;
-  inputs[name.c_str()] = value;
+  inputs[checked_name(name).c_str()] = value;
   give(entry, inputs);
 }
 
 void SessionCore::set_symbol(uint32_t entry, const std::string& name, uint64_t value) {
-  Use(*this)->set_symbol(name, value, entry);
+  Use(*this)->set_symbol(checked_name(name), value, entry);
 }
 
 uint64_t SessionCore::symbol(uint32_t entry, const std::string& name) {
-  return Use(*this)->symbol(name, entry);
+  return Use(*this)->symbol(checked_name(name), entry);
 }
 
 // ---- outputs
@@ -465,9 +478,16 @@ rlx_tensor_info SessionCore::state_info(const std::string& name) const {
 nb::object SessionCore::read_state(const std::string& name, std::optional<uint32_t> axis,
                                    uint64_t begin, uint64_t count, nb::handle into) {
   const Use use(*this);
-  const rlx_tensor_info info = state_info(name);
+  const rlx_tensor_info info = state_info(checked_name(name));
   std::vector<uint64_t> dims(info.dims, info.dims + info.rank);
-  if (axis && *axis < dims.size()) dims[*axis] = count;
+  if (axis && *axis < dims.size()) {
+    const uint64_t size = dims[*axis];
+    if (begin > size || count > size - begin)  // before an array of so many is made
+      refuse("state " + quoted(name) + " has " + std::to_string(size) + " at axis " +
+             std::to_string(*axis) + ", wanted are " + std::to_string(count) + " from " +
+             std::to_string(begin) + " on");
+    dims[*axis] = count;
+  }
   const auto range = range_of(axis, begin, count);
   const nb::object array =
       into.is_none() ? make_array(dims, info.dtype, nb::handle()) : nb::borrow(into);
@@ -483,7 +503,7 @@ nb::object SessionCore::read_state(const std::string& name, std::optional<uint32
 void SessionCore::write_state(const std::string& name, std::optional<uint32_t> axis, uint64_t begin,
                               nb::handle value) {
   const Use use(*this);
-  const TensorArgument tensor = take_array(value, "state " + quoted(name), place_);
+  const TensorArgument tensor = take_array(value, "state " + quoted(checked_name(name)), place_);
   if (tensor.on_cuda)
     refuse("states are written from host memory; bind_state shares device memory");
   const uint64_t count = axis && *axis < tensor.dims.size() ? tensor.dims[*axis] : 0;
@@ -504,10 +524,11 @@ void SessionCore::copy_state(const std::string& name, SessionCore& from) {
   if (&from == this) refuse("a state is copied from another session");
   const Use use(*this);
   const Use other(from);
-  check(rlx_session_copy_state(*use, name.c_str(), *other));
+  check(rlx_session_copy_state(*use, checked_name(name).c_str(), *other));
 }
 
 void SessionCore::bind_state(const std::string& name, nb::handle value) {
+  checked_name(name);
   const Use use(*this);
   if (value.is_none()) {
     check(rlx_session_bind_state(*use, name.c_str(), 0, 0));

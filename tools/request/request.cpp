@@ -19,12 +19,14 @@
 namespace rlx {
 namespace {
 
-// What is wrong with --arch; nothing where all is well.
+// What is wrong with --arch and --nvrtc; nothing where all is well.
 std::optional<std::string> find_architecture_misuse(const CompileRequest& request) {
-  if (request.architectures.empty()) return std::nullopt;
   const std::vector<std::string>& targets = request.options.targets;
-  if (std::find(targets.begin(), targets.end(), "cuda") == targets.end())
-    return "--arch names architectures for --target cuda, which is not asked for";
+  const bool is_cuda = std::find(targets.begin(), targets.end(), "cuda") != targets.end();
+  if (!request.options.nvrtc.empty() && !is_cuda)
+    return "--nvrtc names the compiler for --target cuda, which is not asked for";
+  if (request.architectures.empty()) return std::nullopt;
+  if (!is_cuda) return "--arch names architectures for --target cuda, which is not asked for";
   for (const std::string& name : request.architectures) {
     if (find_cuda_architecture(name) == nullptr) {
       return "there is no architecture \"" + name + "\"; architectures are " +

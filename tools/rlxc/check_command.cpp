@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rlxc check`: has a driver compile a plan's kernels, and tells what it made of them.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -183,6 +186,18 @@ void choose_driver(const CheckArguments& arguments) {
   if (!arguments.gpu.empty()) ::setenv("RADV_FORCE_FAMILY", arguments.gpu.c_str(), 1);
 }
 
+// Mesa's driver ends the process at a GPU that it does not know: asked by one apart.
+bool survives_opening(const CheckArguments& arguments) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::shared_ptr<Device> device;
+    (void)open_vulkan_device(arguments.device, device, {});
+    ::_exit(0);
+  }
+  int status = 0;
+  return child < 0 || ::waitpid(child, &status, 0) != child || WIFEXITED(status);
+}
+
 int report_refusal(const Status& status) {
   std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
   return static_cast<int>(tool::exit_code_for(status.code()));
@@ -211,6 +226,10 @@ int check_plans(const CheckArguments& arguments) {
     return usage_error("--driver: there is no file " + arguments.driver +
                        "; Debian's are in /usr/share/vulkan/icd.d");
   choose_driver(arguments);
+  if (!arguments.gpu.empty() && !survives_opening(arguments))
+    return report_refusal({RLX_NO_DEVICE, "--gpu " + arguments.gpu +
+                                              ": the driver ended at this name; Mesa's version "
+                                              "knows which GPUs there are"});
   std::shared_ptr<Device> device;
   if (Status status = open_vulkan_device(arguments.device, device, {.pipeline_statistics = true});
       !status.ok())

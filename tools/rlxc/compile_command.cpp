@@ -89,6 +89,10 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments,
     return "-o \"" + arguments.plan + "\" is the model itself, which the plan would replace";
   if (arguments.no_cache && !arguments.cache.empty())
     return "--cache and --no-cache exclude each other";
+  std::error_code failed;
+  if (std::filesystem::exists(arguments.cache, failed) &&
+      !std::filesystem::is_directory(arguments.cache, failed))
+    return "--cache \"" + arguments.cache + "\" is no folder";
   if (!arguments.embed.empty()) {
     if (auto misuse = find_embed_misuse(arguments.embed, arguments.plan)) return misuse;
     if (arguments.external_weights)
@@ -96,6 +100,17 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments,
              "weights' files";
   }
   return find_misuse(request);
+}
+
+// The file of the model's weights that the plan would replace.
+std::optional<std::string> find_replaced(const CompileArguments& arguments, const Module& module) {
+  const auto folder = std::filesystem::path(model_file(arguments.model)).parent_path();
+  for (const ModelFile& file : module.files) {
+    if (is_same_file(arguments.plan, (folder / file.name).string()))
+      return "-o \"" + arguments.plan +
+             "\" holds weights of the model, which the plan would replace";
+  }
+  return std::nullopt;
 }
 
 struct PhaseTime {
@@ -279,6 +294,9 @@ int compile(const CompileArguments& arguments) {
   std::optional<Module> module;
   if (load_extensions(arguments.import, diagnostics)) module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
+  if (module) {
+    if (const auto misuse = find_replaced(arguments, *module)) return usage_error(*misuse);
+  }
   bool good = module && apply_training(*module, training, diagnostics);
   if (good) {
     const int tuned = tune(arguments, *module, progress, request.options);

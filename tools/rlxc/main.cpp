@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlxc: compiles models to plans, and looks at both.
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <string>
 
@@ -78,6 +79,7 @@ int run_rlxc(int argc, char** argv) {
       "internal error.");
   add_examples(app);
   tool::add_describe_flags(app);
+  tool::refuse_empty_values(app, std::array<std::string_view, 1>{"--text"});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <filesystem>
 
 #include "tools/describe/describe.h"
 #include "tools/rlxrun/chat_flags.h"
@@ -79,6 +81,13 @@ std::string tolerance_fault(const std::string& text) {
 std::string budget_fault(const std::string& text) {
   return text.find_first_of("123456789") == std::string::npos || text.starts_with('-')
              ? "\"" + text + "\" is no number of bytes above 0"
+             : std::string();
+}
+
+std::string cache_file_fault(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored)
+             ? "\"" + path + "\" is a folder, wanted a file"
              : std::string();
 }
 
@@ -204,6 +213,7 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--pipeline-cache", options.pipeline_cache_path,
                  "Keep what the driver compiles in this file (default: in $XDG_CACHE_HOME/rlx or "
                  "~/.cache/rlx)")
+      ->check(CLI::Validator(cache_file_fault, ""))
       ->type_name("FILE");
   app.add_flag("--no-pipeline-cache", options.no_pipeline_cache,
                "Keep nothing of what the driver compiles")
@@ -320,6 +330,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   add_self_test_flags(app, options);
   add_chat_flags(app, options);
   add_describe_flags(app);
+  refuse_empty_values(app, std::array<std::string_view, 2>{"--chat", "--system"});
   try {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");

@@ -26,6 +26,8 @@ using checkpoint::Shard;
 
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxExperts = int64_t{1} << 18;  // of all layers together
+constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kTable = "model.embed_tokens.weight";
 
 // Where a checkpoint's tensor goes: a tensor of GGUF's name, or one matrix of such a stack.
 struct Target {
@@ -79,9 +81,9 @@ void add_experts(const Config& config, const std::string& theirs, const std::str
 }
 
 Names names_of(const Config& config) {
-  Names names = {{"model.embed_tokens.weight", {"token_embd.weight", {}}},
+  Names names = {{kTable, {"token_embd.weight", {}}},
                  {"model.norm.weight", {"output_norm.weight", {}}}};
-  if (!config.is_tied) names["lm_head.weight"] = {"output.weight", {}};
+  if (!config.is_tied) names[kHead] = {"output.weight", {}};
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string theirs = "model.layers." + std::to_string(i) + ".";
     const std::string ours = "blk." + std::to_string(i) + ".";
@@ -117,9 +119,33 @@ Names names_of(const Config& config) {
   return names;
 }
 
+const SafetensorsTensor* find_tensor(const std::vector<Shard>& shards, const char* name) {
+  for (const Shard& shard : shards) {
+    const auto found = shard.tensors.find(name);
+    if (found != shard.tensors.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+// A head beside the table it is said to be, and unlike it, is one of its own: so Hugging Face's
+// transformers take such a checkpoint.
+void untie_own_head(const std::vector<Shard>& shards, const std::string& path, Config& config,
+                    Diagnostics& diagnostics) {
+  const SafetensorsTensor* head = find_tensor(shards, kHead);
+  const SafetensorsTensor* table = find_tensor(shards, kTable);
+  if (!config.is_tied || head == nullptr || table == nullptr) return;
+  if (head->dtype_text == table->dtype_text && std::ranges::equal(head->bytes, table->bytes))
+    return;
+  config.is_tied = false;
+  diagnostics.warning(DiagCode::BadField, {path, ""},
+                      "\"tie_word_embeddings\" holds, and yet tensors " + in_quotes(kHead) +
+                          " and " + in_quotes(kTable) + " differ: the head has its own",
+                      "without the tensor it is the embedding's table");
+}
+
 // Tensors that old files have though they follow from others.
 bool is_idle(const std::string& name, const Config& config) {
-  return name.ends_with(".rotary_emb.inv_freq") || (config.is_tied && name == "lm_head.weight");
+  return name.ends_with(".rotary_emb.inv_freq") || (config.is_tied && name == kHead);
 }
 
 class TensorReader {
@@ -250,10 +276,11 @@ void add_rope_factors(const std::vector<double>& factors, const std::string& nam
   table.add(file, "config.json", {.owner = values, .bytes = {}});
 }
 
-bool read_tensors(const Config& config, const std::string& path, gguf::TensorTable& table,
+bool read_tensors(Config& config, const std::string& path, gguf::TensorTable& table,
                   Diagnostics& diagnostics) {
   const auto shards = checkpoint::open_shards(folder_of(path), diagnostics);
   if (!shards) return false;
+  untie_own_head(*shards, path, config, diagnostics);
   TensorReader reader(config, path, diagnostics);
   for (const Shard& shard : *shards) {
     if (!reader.add(shard, table)) return false;

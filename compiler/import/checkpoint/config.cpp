@@ -28,6 +28,7 @@ struct Kind {
   int64_t default_attention_divisor = 0;  // query_pre_attn_scalar; 0: there is none
   std::string_view experts = {};          // the member that counts them; empty: there are none
   ExpertNames expert_names = {};
+  std::string_view expert_size = {};  // the member that says how wide they are
   bool renormalises = true;  // shares of the chosen experts, where config.json does not say
 };
 constexpr Kind kKinds[] = {
@@ -37,7 +38,8 @@ constexpr Kind kKinds[] = {
      .architecture = "llama",
      .window = Window::Everywhere,
      .experts = "num_local_experts",
-     .expert_names = {"block_sparse_moe", "w1", "w3", "w2"}},
+     .expert_names = {"block_sparse_moe", "w1", "w3", "w2"},
+     .expert_size = "intermediate_size"},
     {.model_type = "qwen2", .architecture = "qwen2", .always_has_qkv_bias = true},
     {.model_type = "qwen3", .architecture = "qwen3", .default_head_dim = 128},
     {.model_type = "qwen3_moe",
@@ -45,6 +47,7 @@ constexpr Kind kKinds[] = {
      .default_head_dim = 128,
      .experts = "num_experts",
      .expert_names = {"mlp", "gate_proj", "up_proj", "down_proj"},
+     .expert_size = "moe_intermediate_size",
      .renormalises = false},
     {.model_type = "gemma2",
      .architecture = "gemma2",
@@ -71,9 +74,6 @@ constexpr Kind kKinds[] = {
 // Members that say nothing about the graph, or what its tensors say.
 constexpr std::string_view kNotNeeded[] = {"architectures",
                                            "model_type",
-                                           "vocab_size",
-                                           "intermediate_size",
-                                           "moe_intermediate_size",
                                            "router_aux_loss_coef",
                                            "router_jitter_noise",
                                            "output_router_logits",
@@ -124,6 +124,8 @@ class Reader {
   }
 
  private:
+  static constexpr int64_t kMost = int64_t{1} << 40;
+
   void fail(const std::string& message, const std::string& hint = {},
             DiagCode code = DiagCode::BadField) {
     diagnostics_.error(code, {path_, ""}, message, hint);
@@ -199,7 +201,6 @@ class Reader {
   }
 
   int64_t positive(std::string_view name, std::optional<int64_t> absent = std::nullopt) {
-    constexpr int64_t kMost = int64_t{1} << 40;
     const std::optional<int64_t> value = integer(name);
     if (!value && absent) return *absent;
     if (value && *value > 0 && *value < kMost) return *value;
@@ -224,9 +225,20 @@ class Reader {
     made_.integer(key("attention.value_length"), head_dim_);
     context_ = positive("max_position_embeddings");
     made_.integer(key("context_length"), context_);
+    vocabulary_ = claim("vocab_size", "vocab_size");
+    claim("intermediate_size", "feed_forward_length");
+    find("moe_intermediate_size");  // of the kinds whose experts have it
+    if (!kind_->expert_size.empty()) claim(kind_->expert_size, "expert_feed_forward_length");
     const auto eps = real(config_, "rms_norm_eps");
     if (!eps) fail("\"rms_norm_eps\" is missing");
     made_.real(key("attention.layer_norm_rms_epsilon"), eps.value_or(0));
+  }
+
+  // What the tensors say as well, to which it is held.
+  std::optional<int64_t> claim(std::string_view name, std::string_view ours) {
+    const auto value = integer(name);
+    if (value) made_.integer(key(ours), *value);
+    return value;
   }
 
   // Of members that change the graph, those that are read; others are refused.
@@ -507,16 +519,25 @@ class Reader {
 
   void read_ids() {
     read_.begin_id = integer("bos_token_id");
+    if (read_.begin_id) check_id("bos_token_id", *read_.begin_id);
     const JsonValue* end = find("eos_token_id");
     if (end == nullptr) return;
     const JsonArray one = {*end};
     for (const JsonValue& item : end->array() ? *end->array() : one) {
       if (item.integer() != nullptr) {
         read_.end_ids.push_back(*item.integer());
+        check_id("eos_token_id", *item.integer());
       } else {
         wrong_type("eos_token_id", item, "an integer or a list of them");
       }
     }
+  }
+
+  void check_id(std::string_view name, int64_t id) {
+    if (id >= 0 && id < vocabulary_.value_or(kMost)) return;
+    fail(in_quotes(name) + " is " + std::to_string(id) + ", wanted " +
+         (vocabulary_ ? "0 to " + std::to_string(*vocabulary_ - 1) + ", as \"vocab_size\" says"
+                      : std::string("0 to 2^40")));
   }
 
   void tell_unread() {
@@ -540,6 +561,7 @@ class Reader {
   int64_t rotated_ = 1;               // elements of a head
   std::optional<double> local_base_;  // of layers with windows
   int64_t context_ = 1;
+  std::optional<int64_t> vocabulary_;
   double base_ = 10000;
   std::set<std::string, std::less<>> asked_;
 };

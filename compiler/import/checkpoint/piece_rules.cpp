@@ -51,6 +51,9 @@ void add_normalizer(const JsonObject& step, Family family, PieceRules& rules) {
              (content == " " || content == kSpaceMark)) {
     rules.joins_spaces = true;
   } else if (type == "Precompiled" && is_unigram && rules.charsmap.empty()) {
+    const JsonValue* charsmap = find(step, "precompiled_charsmap");
+    if (charsmap && charsmap->string() == nullptr)
+      not_read("a tokenizer whose charsmap is no text");
     rules.charsmap = from_base64(text_or_empty(step, "precompiled_charsmap"));
   } else {
     not_read("a tokenizer that normalizes text by " + in_quotes(type));

@@ -147,8 +147,11 @@ class TokenReader {
       scores_.push_back(real ? *real : static_cast<double>(*whole));
     }
     const JsonValue* unknown = find(model_, "unk_id");
-    const int64_t* id = unknown ? unknown->integer() : nullptr;
-    if (id == nullptr || *id < 0 || *id >= static_cast<int64_t>(scores_.size())) return;
+    if (unknown == nullptr) return;
+    const int64_t* id = unknown->integer();
+    if (id == nullptr || *id < 0 || *id >= static_cast<int64_t>(scores_.size()))
+      not_read("a tokenizer whose \"unk_id\" is none of its " + std::to_string(scores_.size()) +
+               " pieces");
     unknown_ = *list->array()->at(static_cast<size_t>(*id)).array()->front().string();
   }
 

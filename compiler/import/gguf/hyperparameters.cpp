@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/import/inline_data.h"
 #include "compiler/import/names.h"
 #include "compiler/import/source_graph.h"
 
@@ -40,7 +41,7 @@ constexpr Refused kRefused[] = {
 // Of architectures without scales of their own.
 constexpr Refused kScales[] = {{"embedding_scale", 1}, {"residual_scale", 1}, {"logit_scale", 1}};
 
-// Keys whose numbers follow from the tensors, or that say nothing about the graph.
+// Keys that say nothing about the graph, or what tensors say, to which they are held later.
 constexpr std::string_view kNotNeeded[] = {
     "vocab_size",         "feed_forward_length",    "expert_feed_forward_length",
     "tensor_data_layout", "rope.scaling.finetuned", "attention.layer_norm_epsilon"};
@@ -76,8 +77,8 @@ class Reader {
   double positive_or(std::string_view name, double fallback) {
     const double value = real_or(name, fallback);
     if (value > 0) return value;
-    keys_.fail(DiagCode::Limit, "key " + in_quotes(key(name)) + " is " + std::to_string(value) +
-                                    ", wanted more than 0");
+    keys_.fail(DiagCode::Limit,
+               "key " + in_quotes(key(name)) + " is " + real_text(value) + ", wanted more than 0");
     return fallback;
   }
 
@@ -90,6 +91,10 @@ class Reader {
     read_.key_dim = keys_.integer_in(key("attention.key_length"), 1, kMaxHeadDim, dim);
     read_.value_dim = keys_.integer_in(key("attention.value_length"), 1, kMaxHeadDim, dim);
     read_.trained_context = keys_.integer_in(key("context_length"), 1, kMaxContext);
+    if (keys_.has_errors()) {
+      read_.key_dim = kMaxHeadDim;  // what is read by it is not to be told as well
+      return;
+    }
     if (read_.heads % read_.kv_heads == 0) return;
     keys_.fail(DiagCode::BadShape, "the model has " + std::to_string(read_.heads) + " heads over " +
                                        std::to_string(read_.kv_heads) +

@@ -3,11 +3,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "compiler/import/inline_data.h"
 #include "compiler/import/names.h"
 #include "compiler/import/source_graph.h"
 
 namespace rlx::gguf {
+namespace {
+
+// Models compute in f32, where others are infinite or 0.
+bool is_f32_range(double value) {
+  const double size = std::abs(value);
+  return size == 0 || (size >= std::numeric_limits<float>::denorm_min() &&
+                       size <= std::numeric_limits<float>::max());
+}
+
+}  // namespace
 
 const Value* Keys::find(const std::string& key) {
   asked_.insert(key);
@@ -27,8 +39,11 @@ std::optional<double> Keys::real(const std::string& key) {
   if (value == nullptr) return std::nullopt;
   if (const auto* number = std::get_if<int64_t>(value)) return static_cast<double>(*number);
   const auto* number = std::get_if<double>(value);
-  if (number != nullptr && std::isfinite(*number)) return *number;
-  return wrong_type(key, *value, "a finite real");
+  if (number == nullptr || !std::isfinite(*number)) return wrong_type(key, *value, "a finite real");
+  if (is_f32_range(*number)) return *number;
+  fail(DiagCode::Limit,
+       "key " + in_quotes(key) + " is " + real_text(*number) + ", which f32 does not hold");
+  return std::nullopt;
 }
 
 std::optional<bool> Keys::flag(const std::string& key) {

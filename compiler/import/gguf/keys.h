@@ -25,7 +25,7 @@ class Keys {
 
   // nullopt where the file has no such key, and after an error where it is of another type.
   std::optional<int64_t> integer(const std::string& key);
-  std::optional<double> real(const std::string& key);  // finite
+  std::optional<double> real(const std::string& key);  // of f32's range
   std::optional<bool> flag(const std::string& key);
   std::optional<std::string> text(const std::string& key);  // legal as a note of a graph
   // An integer, or a list of equal ones: what holds for every layer alike.

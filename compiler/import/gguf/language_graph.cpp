@@ -7,6 +7,7 @@
 #include "compiler/import/check_source.h"
 #include "compiler/import/gguf/decoder.h"
 #include "compiler/import/gguf/text.h"
+#include "compiler/import/names.h"
 
 namespace rlx::gguf {
 namespace {
@@ -39,7 +40,7 @@ int64_t choose_context(const Hyperparameters& model, const LanguageOptions& opti
   if (*options.context < 1 || *options.context > kMostRows)
     refuse_option(file, "--ctx is " + std::to_string(*options.context) + ", wanted 1 to 2^20",
                   diagnostics);
-  if (*options.context > model.trained_context) {
+  if (*options.context > model.trained_context && !diagnostics.has_errors()) {
     diagnostics.warning(DiagCode::BadOption, {file, ""},
                         "--ctx is " + std::to_string(*options.context) +
                             ", the model was made for " + std::to_string(model.trained_context) +
@@ -95,6 +96,31 @@ void warn_of_window(const Hyperparameters& model, int64_t context, Keys& keys) {
             "--ctx " + std::to_string(model.ignored_window) + " leaves no difference");
 }
 
+// Sizes that follow from the tensors and are said once more: a file that says two things of one is
+// refused.
+void check_claims(const Architecture& architecture, const Hyperparameters& model,
+                  TensorTable& tensors, Keys& keys) {
+  const auto check = [&](const char* name, const std::string& tensor, bool is_rows) {
+    const std::string key = std::string(architecture.name) + "." + name;
+    if (keys.find(key) == nullptr || !tensors.contains(tensor)) return true;
+    const std::vector<int64_t>& shape = tensors.read(tensor)->shape;
+    const int64_t size = is_rows ? shape.front() : shape.back();
+    const auto claim = keys.integer_of_layers(key);
+    if (!claim || *claim == size) return claim.has_value();
+    keys.fail(DiagCode::BadShape, "key " + in_quotes(key) + " is " + std::to_string(*claim) +
+                                      ", tensor " + in_quotes(tensor) + " has " +
+                                      std::to_string(size) + (is_rows ? " rows" : " columns"));
+    return false;
+  };
+  check("vocab_size", "token_embd.weight", true);
+  const bool has_experts = model.experts > 0;  // whose files say the other length of dense layers
+  const char* hidden = has_experts ? "expert_feed_forward_length" : "feed_forward_length";
+  const std::string down = has_experts ? ".ffn_down_exps.weight" : ".ffn_down.weight";
+  for (int64_t i = 0; i < model.layers; ++i) {
+    if (!check(hidden, "blk." + std::to_string(i) + down, false)) return;
+  }
+}
+
 // Rows of the embedding's table.
 int64_t vocabulary_of(TensorTable& tensors) {
   const Tensor* table = tensors.read("token_embd.weight");
@@ -123,6 +149,7 @@ std::optional<SourceGraph> build_language_graph(const Architecture& architecture
       {.context = context, .chunks = chunks, .verify = options.verify, .cache = options.cache},
       weights, graph);
   weights.finish(std::string(architecture.name));
+  check_claims(architecture, model, tensors, keys);
   graph.params = tensors.params();
   graph.text = read_text(keys, first, {.vocabulary = vocabulary_of(tensors), .context = context});
   if (diagnostics.has_errors() || !check_source(graph, diagnostics)) return std::nullopt;

@@ -358,8 +358,13 @@ class TextReader {
     for (const auto& [name, value] : file_.keys) {
       if (!name.starts_with(kTemplate)) continue;
       const std::string_view behind = name.substr(kTemplate.size());
+      if (!behind.empty() && !behind.starts_with('.')) continue;
       const auto* source = std::get_if<std::string_view>(&value);
-      if (source == nullptr || (!behind.empty() && !behind.starts_with('.'))) continue;
+      if (source == nullptr) {
+        keys_.fail(DiagCode::BadField,
+                   "key " + in_quotes(name) + " is " + kind_text(value) + ", wanted a string");
+        continue;
+      }
       templates_.push_back(fb::CreateChatTemplate(
           builder_, builder_.CreateString(behind.substr(behind.empty() ? 0 : 1)),
           builder_.CreateString(*source)));
@@ -472,6 +477,7 @@ std::vector<std::byte> read_text(Keys& keys, const File& file, const TextOptions
   try {
     return TextReader(keys, file, options).read();
   } catch (const NotRead& not_read) {
+    if (keys.has_errors()) return {};
     keys.warn(not_read.why + " is not read: the plan takes and gives ids alone");
     return {};
   }

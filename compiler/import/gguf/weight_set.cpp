@@ -97,7 +97,7 @@ void WeightSet::finish(const std::string& architecture) {
     return;
   }
   const std::vector<std::string_view> unread = tensors_.unread();
-  if (unread.empty()) return;
+  if (unread.empty() || keys_.has_errors()) return;  // what was refused was not read on
   keys_.fail(DiagCode::UnsupportedOp,
              "the file has tensors that architecture " + in_quotes(architecture) +
                  " does not read: " + list_names(unread),

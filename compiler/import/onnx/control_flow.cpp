@@ -6,6 +6,7 @@
 
 #include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
+#include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/padding.h"
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/onnx/stand_ins.h"
@@ -14,7 +15,6 @@ namespace rlx::onnx_import {
 namespace {
 
 // Trips that are put one behind the other; a loop of more is a node.
-constexpr int64_t kMostTripsInPlace = 4096;
 constexpr int64_t kMostTrips = int64_t{1} << 16;
 constexpr int64_t kNoBound = (int64_t{1} << 31) - 1;  // as a trip count, and what is larger
 constexpr int64_t kOldestScan = 9;  // before, scans went over batches of sequences

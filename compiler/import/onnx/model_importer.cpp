@@ -162,7 +162,7 @@ class ModelImporter {
 
   // Before anything is put in place: the node with which the model passes the limit.
   void check_node_count() {
-    const NodeCounts counts(functions_);
+    const NodeCounts counts(functions_, model_->graph());
     const Nodes& nodes = model_->graph().node();
     uint64_t sum = 0;
     for (int i = 0; i < nodes.size(); ++i) {
@@ -172,14 +172,15 @@ class ModelImporter {
       const bool is_call = find_function(nodes.Get(i)) != nullptr;
       const std::string what = is_call ? "the call of function " + in_quotes(nodes.Get(i).op_type())
                                        : std::string("this node");
-      report(nodes.Get(i), "", i,
-             {.code = DiagCode::Limit,
-              .message = what + " stands for " +
-                         (count == NodeCounts::kMany ? "2^63 or more" : std::to_string(count)) +
-                         " nodes; with functions and branches in place a model may have 2^20 "
-                         "nodes, and " +
-                         std::to_string(sum - count) + " stand before it",
-              .hint = ""});
+      report(
+          nodes.Get(i), "", i,
+          {.code = DiagCode::Limit,
+           .message = what + " stands for " +
+                      (count == NodeCounts::kMany ? "2^63 or more" : std::to_string(count)) +
+                      " nodes; with functions, branches and trips in place a model may have 2^20 "
+                      "nodes, and " +
+                      std::to_string(sum - count) + " stand before it",
+           .hint = ""});
       return;
     }
   }
@@ -310,6 +311,21 @@ class ModelImporter {
       throw Refusal{.code = DiagCode::BadShape,
                     .message = what + " is declared with another type than its initializer, " +
                                to_string(type)};
+  }
+
+  // What the nodes make is of the type that the model declares, where it declares one.
+  void check_output(const onnx::ValueInfoProto& output, ValueId value) {
+    const int64_t declared = output.type().tensor_type().elem_type();
+    if (!output.type().has_tensor_type() || declared == onnx::TensorProto::UNDEFINED) return;
+    const DType made = builder_.type(value).dtype;
+    try {
+      if (dtype_of(declared, "") == made) return;
+    } catch (const Refusal&) {  // of no type that a value has
+    }
+    error(DiagCode::BadDtype,
+          "output " + in_quotes(output.name()) + " is declared as " + onnx_type_name(declared) +
+              ", its node makes " + std::string(name_of(made)),
+          "declare what is made, or put a Cast behind the node");
   }
 
   void import_input(const onnx::ValueInfoProto& input, Scope& scope) {
@@ -719,6 +735,7 @@ class ModelImporter {
                   std::string(type->name) + ", which rlx has in constants alone",
               "cast it to a type that rlx has");
       } else if (found->has_value()) {
+        check_output(output, **found);
         outputs.push_back({.name = output.name(), .value = **found});
       }
     }

@@ -102,7 +102,7 @@ def _ranges(name, wanted):
         if not 2 <= len(numbers) <= 3 or not all(isinstance(number, int) for number in numbers):
             raise ArgumentError(f"dims {name!r}: {each!r} is no number, (least, most) or (least, most, multiple)", 1)
         low, high, multiple = (*numbers, 1)[:3]
-        if low < 0 or high < low or multiple < 1:
+        if low < 0 or high < low or multiple < 1 or max(high, multiple) >= 1 << 63:
             raise ArgumentError(f"dims {name!r}: {each!r} is no range", 1)
         if made and low <= made[-1][1]:
             raise ArgumentError(f"dims {name!r}: ranges must ascend, apart from each other; {each!r} follows {made[-1]!r}", 1)
