@@ -49,6 +49,7 @@ TEST_CASE("rows are compared where forms are, and at the least size") {
   CHECK(alternate_sizes(size_between(40, 64)) == std::vector<int64_t>{64, 48, 40});
   CHECK(alternate_sizes(size_between(0, 16)) == std::vector<int64_t>{16, 12, 8, 1});
   CHECK(alternate_sizes(size_between(2, 5)) == std::vector<int64_t>{5, 2});
+  CHECK(alternate_sizes(64 - size_between(1, 20)) == std::vector<int64_t>{44});
   CHECK(alternate_sizes(size_between(16, 512) * 8).back() == 128);
 }
 
@@ -118,9 +119,21 @@ TEST_CASE("the sizes of a problem where one of them is at most a number") {
   const Dim even = size_between(32, 1024, 32);
   CHECK(SizesAt(even, 100).value(even) == 96);
   const Dim batch = Dim::of({.index = 1, .name = "batch", .minimum = 1, .maximum = 8});
-  const int64_t lines = SizesAt(batch * seq, 1000).value(batch * seq);
+  CHECK(SizesAt(seq, 128).value(batch * seq) == batch * 128);
+  CHECK(SizesAt(seq, 128).value(batch) == batch);
+  const int64_t lines = SizesAt(batch * seq, 1000).value(batch * seq).bound();
   CHECK(lines <= 1000);
   CHECK(lines > 800);
+}
+
+TEST_CASE("a least size that several values of a symbol make is none of a fixed problem") {
+  const Dim seq = size_between(1, 64);
+  CHECK(is_least_once(seq));
+  CHECK(is_least_once(seq * 8 + 3));
+  CHECK(!is_least_once(ceil_div(seq, 2)));
+  CHECK(!is_least_once(max(seq, 8)));
+  const Dim batch = Dim::of({.index = 1, .name = "batch", .minimum = 1, .maximum = 8});
+  CHECK(is_least_once(batch * seq));
 }
 
 TEST_CASE("a product at a number of lines is as if they were fixed") {

@@ -111,7 +111,9 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
   const AttentionProblem problem = simplified(call.problem, o);
   const DType dtype = o.q.ref.dtype();
   const DeviceModel& device = ctx.target().device;
-  const std::vector<AttentionProblem> sizes = sampled_problems(problem);
+  std::vector<AttentionProblem> sizes = sampled_problems(problem);
+  // Fewer queries have alternates.
+  if (problem.q_tokens.is_free()) sizes.resize(1);
   const AttentionMmaTiling tiling =
       take_form(ctx, "attention_mma", attention_mma_candidates(sizes, dtype, device)).tiling;
   const bool cached =

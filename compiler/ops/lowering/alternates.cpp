@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/support/check.h"
+#include "compiler/support/size_growth.h"
 
 namespace rlx {
 namespace {
@@ -92,14 +93,10 @@ int64_t steps_up_to(const Dim& size, int64_t most) {
   return least;
 }
 
-bool has_one_symbol(const Dim& size) {
-  std::optional<uint32_t> first;
-  bool is_one = true;
-  for_each_symbol(size, [&](const FreeSymbol& symbol) {
-    is_one = is_one && first.value_or(symbol.index) == symbol.index;
-    first = symbol.index;
-  });
-  return is_one;
+std::set<uint32_t> symbols_of(const Dim& size) {
+  std::set<uint32_t> symbols;
+  for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
+  return symbols;
 }
 
 std::string served_text(const ServedSizes& served) {
@@ -113,6 +110,7 @@ std::string served_text(const ServedSizes& served) {
 }  // namespace
 
 std::vector<int64_t> alternate_sizes(const Dim& size) {
+  if (!grows_only(size)) return {size.bound()};
   std::vector<int64_t> sizes = form_sizes(size);
   const int64_t least = std::max<int64_t>(size.range().least, 1);
   if (sizes.back() < least) sizes.pop_back();
@@ -154,10 +152,15 @@ void serve(Program& program, size_t first_step, const ServedSizes& served) {
   }
 }
 
-SizesAt::SizesAt(const Dim& by, int64_t most) : steps_(steps_up_to(by, most)) {}
+SizesAt::SizesAt(const Dim& by, int64_t most)
+    : symbols_(symbols_of(by)), steps_(steps_up_to(by, most)) {}
 
-int64_t SizesAt::value(const Dim& size) const {
-  return size.is_free() ? value_at(size, steps_) : size.bound();
+Dim SizesAt::value(const Dim& size) const {
+  const std::set<uint32_t> symbols = symbols_of(size);
+  if (std::ranges::includes(symbols_, symbols)) return value_at(size, steps_);
+  return with_symbols(size, [this](const FreeSymbol& symbol) {
+    return symbols_.contains(symbol.index) ? symbol_at(symbol, steps_) : symbol;
+  });
 }
 
 void SizesAt::fix(std::vector<Dim>& sizes) const {
@@ -170,10 +173,23 @@ void SizesAt::fix(TensorRef& ref) const {
   fix(ref.strides);
 }
 
+bool is_least_once(const Dim& size) {
+  const std::set<uint32_t> symbols = symbols_of(size);
+  return std::ranges::all_of(symbols, [&size](uint32_t moved) {
+    const Dim next = with_symbols(size, [moved](const FreeSymbol& symbol) {
+      FreeSymbol at = symbol_at(symbol, 0);
+      if (symbol.index == moved)
+        at.minimum = at.maximum = std::min(symbol.minimum + symbol.multiple_of, symbol.maximum);
+      return at;
+    });
+    return next.bound() > value_at(size, 0);
+  });
+}
+
 Dim within(const ServedSizes& served) {
   Dim size = served.size;
   // Smaller sizes have forms of their own; without these the text of a kernel is the same.
-  if (served.above && has_one_symbol(size)) {
+  if (served.above && symbols_of(size).size() == 1) {
     const int64_t steps = steps_up_to(size, *served.above);
     size = with_symbols(size, [steps](const FreeSymbol& symbol) {
       FreeSymbol narrowed = symbol;

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ concept HasAlternates = requires(const Problem& problem, const ServedSizes& serv
 };
 
 // Sizes at which rows are compared, from the bound down: those of forms, and the least one.
+// The bound alone of a size that may shrink where its symbols grow.
 std::vector<int64_t> alternate_sizes(const Dim& size);
 
 // [from][at]: microseconds at size `at` of what is lowered for sizes from `from` down; infinite
@@ -42,19 +44,22 @@ ServedSizes served_by(const Dim& size, std::span<const int64_t> sizes,
 // The steps from `first_step` on run at these sizes alone.
 void serve(Program& program, size_t first_step, const ServedSizes& served);
 
-// For at_size(): sizes with their symbols at the values at which `by` is the largest that is at
-// most `most`, or the least.
+// For at_size(): sizes with the symbols of `by` at the values at which it is the largest that is at
+// most `most`, or the least. Others stay free.
 class SizesAt {
  public:
   SizesAt(const Dim& by, int64_t most);
-  [[nodiscard]] int64_t value(const Dim& size) const;
+  [[nodiscard]] Dim value(const Dim& size) const;
   void fix(Dim& size) const { size = value(size); }
   void fix(std::vector<Dim>& sizes) const;
   void fix(TensorRef& ref) const;
 
  private:
+  std::set<uint32_t> symbols_;
   int64_t steps_;  // from the symbols' least values to their largest
 };
+// Whether the size, which grows with its symbols, is the least one at one value of these alone.
+bool is_least_once(const Dim& size);
 // The size as a kernel for these sizes is told it: what does not lie in them need not be right.
 Dim within(const ServedSizes& served);
 

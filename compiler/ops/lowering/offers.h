@@ -187,14 +187,15 @@ class RowsBySize {
 
   // The stretches of sizes with the rows that serve them, `plain` where one serves all.
   [[nodiscard]] std::vector<Stretch> choose_rows(const Row& plain) const {
+    std::vector<Choice<Row>> best;
     std::vector<double> least;
     for (const Problem& problem : problems_) {
-      const Choice<Row> choice = choose(table_, at_, problem);
-      if (choice.row == nullptr) return {};
-      least.push_back(choice.microseconds);
+      best.push_back(choose(table_, at_, problem));
+      if (best.back().row == nullptr) return {};
+      least.push_back(best.back().microseconds);
     }
     std::vector<TimesFrom> times;
-    for (const Row& row : table_) times.push_back(times_of(row));
+    for (const Row& row : table_) times.push_back(times_of(row, best));
     return choose_alternates(times, least, static_cast<size_t>(&plain - table_.data()));
   }
 
@@ -213,7 +214,7 @@ class RowsBySize {
  private:
   // No stretch of more than the least size begins with it.
   [[nodiscard]] bool is_single(size_t from) const {
-    return from > 0 && sizes_[from] == size_.range().least;
+    return from > 0 && sizes_[from] == size_.range().least && is_least_once(size_);
   }
 
   [[nodiscard]] bool is_taken(const Row& row, const Problem& problem) const {
@@ -222,8 +223,11 @@ class RowsBySize {
            (row.takes_free_sizes || !has_free_sizes(problem)) && row.refusal(at_, problem).empty();
   }
 
-  [[nodiscard]] TimesFrom times_of(const Row& row) const {
+  // `best`: what is taken at each size alone.
+  [[nodiscard]] TimesFrom times_of(const Row& row, std::span<const Choice<Row>> best) const {
     constexpr double kNever = std::numeric_limits<double>::infinity();
+    // Rows of a higher rank are slower than those of the lowest one, whatever estimates say.
+    constexpr double kOfRank = 1.25;
     const size_t count = sizes_.size();
     TimesFrom times(count, std::vector<double>(count, kNever));
     for (size_t from = 0; from < count; ++from) {
@@ -240,6 +244,8 @@ class RowsBySize {
         times[from][i] = row.microseconds_of == nullptr
                              ? row.microseconds(at_, problems_[i])
                              : row.microseconds_of(at_, problems_[from], problems_[i]);
+        if (row.rank > best[i].row->rank)
+          times[from][i] = std::max(times[from][i], kOfRank * best[i].microseconds);
       }
     }
     return times;

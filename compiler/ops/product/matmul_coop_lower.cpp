@@ -226,7 +226,10 @@ double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
-  return emit(ctx, fused.product, coop_problems(ctx, fused.product), nullptr);
+  std::vector<CoopProblem> sizes = coop_problems(ctx, fused.product);
+  // Fewer lines have forms, or alternates.
+  if (has_free_lines(fused.product)) sizes.resize(1);
+  return emit(ctx, fused.product, sizes, nullptr);
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
