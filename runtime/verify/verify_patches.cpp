@@ -46,8 +46,7 @@ bool good_params_patch(const EntryParts& entry, const fb::Patch& patch, Faults& 
   if (step.kind() == fb::StepKind::Dispatch) return is_number(step.kernel());
   if (step.kind() != fb::StepKind::Skip) return false;
   bool is_good = false;
-  for (const fb::StepForm& form :
-       std::ranges::equal_range(forms_of(entry.entry), patch.index(), {}, &fb::StepForm::step)) {
+  for (const fb::StepForm& form : forms_of(entry.entry, patch.index())) {
     faults.charge(kWorkPerRecord);
     if (form.kernel() == kSkipForm) continue;
     is_good = is_number(form.kernel());

@@ -2,7 +2,6 @@
 // Facts of the entries: values with lifetimes in waves, steps with their accesses.
 #include "tools/inspect/facts.h"
 
-#include <algorithm>
 #include <span>
 
 #include "runtime/base/dtype.h"
@@ -112,8 +111,7 @@ std::string alternative_text(const PlanView& plan, const fb::Entry& entry, uint3
 std::vector<std::string> form_texts(const PlanView& plan, const fb::Entry& entry,
                                     uint32_t position) {
   std::vector<std::string> texts;
-  for (const fb::StepForm& form :
-       std::ranges::equal_range(forms_of(entry), position, {}, &fb::StepForm::step)) {
+  for (const fb::StepForm& form : forms_of(entry, position)) {
     std::string text = "where " + size_text(plan.index(), size_terms(entry), form.size()) +
                        " is at most " + grouped(form.most()) + ": ";
     if (form.kernel() == kSkipForm) {
