@@ -380,7 +380,8 @@ void summarise(const Compilation& compilation, CompileSummary& summary) {
     summary.arena_lower_bound_bytes =
         std::max(summary.arena_lower_bound_bytes, entry.schedule->lower_bound_bytes);
     const Program& program = *entry.program;
-    for (const Step& step : program.steps) summary.estimates.push_back(estimate_of(program, step));
+    for (const Step& step : program.steps)
+      if (step.runs_at_bound()) summary.estimates.push_back(estimate_of(program, step));
     summary.form_choices.insert(summary.form_choices.end(), program.form_choices.begin(),
                                 program.form_choices.end());
   }
@@ -430,7 +431,8 @@ std::optional<std::vector<StepEstimate>> estimate_steps(Module module,
   std::vector<StepEstimate> estimates;
   const std::vector<Program>& programs = compilation.builds.front().programs;
   for (size_t i = 0; i + 1 < programs.size(); ++i) {  // the last one is init
-    for (const Step& step : programs[i].steps) estimates.push_back(estimate_of(programs[i], step));
+    for (const Step& step : programs[i].steps)
+      if (step.runs_at_bound()) estimates.push_back(estimate_of(programs[i], step));
   }
   return estimates;
 }

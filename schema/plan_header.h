@@ -27,6 +27,7 @@ inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer tha
 inline constexpr uint32_t kIndexErrorBytes = 4;        // a step's word of the index_errors segment
 inline constexpr uint32_t kMaxAssertionBytes = 1024;   // of its text
 inline constexpr uint32_t kMaxRank = 8;
+inline constexpr uint32_t kSkipForm = ~uint32_t{0};  // a form's kernel where its step is skipped
 
 // Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged
 // critical. 5 stays free: runtimes of older minors take it for a self-test.

@@ -48,6 +48,12 @@ std::string step_text(const Program& program, const Step& step) {
             to_string(access.range_bytes);
   }
   text += "\n";
+  if (step.served) {
+    text += "    runs where " + to_string(step.served->size) + " is";
+    if (step.served->above) text += " above " + std::to_string(*step.served->above);
+    if (step.served->most) text += " at most " + std::to_string(*step.served->most);
+    text += "\n";
+  }
   for (const StepForm& form : step.forms) {
     text += "    where " + to_string(form.size) + " is at most " + std::to_string(form.most) +
             ": #" + std::to_string(index_of(form.kernel)) + " grid " + grid_text(form.grid) + "\n";

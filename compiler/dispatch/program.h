@@ -218,6 +218,15 @@ struct StepForm {
   Grid grid;
 };
 
+// The sizes at which a step runs: those above `above` and up to `most`.
+struct ServedSizes {
+  Dim size;
+  std::optional<int64_t> above = {};
+  std::optional<int64_t> most = {};
+
+  [[nodiscard]] bool at_bound() const { return !most; }
+};
+
 enum class StepKind : uint8_t { Dispatch, Copy, Fill, LibraryGemm };
 
 struct Step {
@@ -249,6 +258,11 @@ struct Step {
   std::vector<Step> alternatives;
   // For smaller sizes of a run, ascending by `most`, each below the bound of its size.
   std::vector<StepForm> forms;
+  // Where other steps compute the same at other sizes (ops/lowering/alternates.h); none: it always
+  // runs.
+  std::optional<ServedSizes> served = {};
+
+  [[nodiscard]] bool runs_at_bound() const { return !served || served->at_bound(); }
 };
 
 struct Program {

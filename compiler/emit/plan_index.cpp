@@ -374,7 +374,7 @@ class EntryBuilder {
 
   void patch_step(uint32_t position, const Step& step) {
     const std::array<Dim, 3> grid{step.grid.x, step.grid.y, step.grid.z};
-    for (uint32_t axis = 0; axis < grid.size(); ++axis)
+    for (uint32_t axis = 0; step.runs_at_bound() && axis < grid.size(); ++axis)
       sizes_.patch(fb::PatchField::Grid, position, axis, grid[axis]);
     for (const SizeWord& word : step.sizes)
       sizes_.patch_symbol(fb::PatchField::ParamsWord, position, word.position, word.symbol);
@@ -411,7 +411,23 @@ class EntryBuilder {
     steps_.push_back(record_of(step, position, edge_first));
     for (const Step& other : step.alternatives)
       others_.push_back({.position = position, .record = record_of(other, position, edge_first)});
+    add_forms(position, step);
+  }
+
+  // By the sizes up to which they serve: where the step is skipped, its forms, and itself where it
+  // is a form of a skipped step.
+  void add_forms(uint32_t position, const Step& step) {
+    if (step.served && step.served->above) {
+      const uint32_t size = sizes_.term(step.served->size);
+      forms_.emplace_back(narrow<uint64_t>(*step.served->above), position, kSkipForm, size, size,
+                          size, size);
+    }
     for (const StepForm& form : step.forms) add_form(position, form);
+    if (step.runs_at_bound()) return;
+    add_form(position, {.size = step.served->size,
+                        .most = *step.served->most,
+                        .kernel = step.kernel.value(),
+                        .grid = step.grid});
   }
 
   void add_form(uint32_t position, const StepForm& form) {
@@ -440,11 +456,13 @@ class EntryBuilder {
     const uint64_t params_offset = dispatch ? index_->params_.add(params_of(step)) : 0;
     const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
     if (dispatch && target_ == TargetKind::Vulkan) note_limits(step);
-    return {static_cast<fb::StepKind>(step.kind),
-            code_of(step),
-            narrow<uint32_t>(step.grid.x.bound()),
-            narrow<uint32_t>(step.grid.y.bound()),
-            narrow<uint32_t>(step.grid.z.bound()),
+    const bool runs = step.runs_at_bound();
+    const Grid grid = runs ? step.grid : Grid{};
+    return {runs ? static_cast<fb::StepKind>(step.kind) : fb::StepKind::Skip,
+            runs ? code_of(step) : 0,
+            narrow<uint32_t>(grid.x.bound()),
+            narrow<uint32_t>(grid.y.bound()),
+            narrow<uint32_t>(grid.z.bound()),
             schedule_->wave.at(position),
             params_offset,
             params_bytes,

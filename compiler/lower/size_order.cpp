@@ -6,37 +6,13 @@
 #include <map>
 #include <vector>
 
+#include "compiler/support/size_growth.h"
 #include "schema/rounding.h"
 
 namespace rlx {
 namespace {
 
 constexpr int64_t kMostTries = 1024;
-
-// Whether a symbol that grows never makes the size smaller, as far as the expression shows.
-bool grows_only(const Dim& size) {
-  const Dim::Expression* expression = size.expression();
-  const DimRange range = size.range();
-  if (expression == nullptr || range.least == range.most) return true;
-  const Dim& a = expression->a;
-  const Dim& b = expression->b;
-  switch (expression->op) {
-    case Dim::Op::Symbol:
-      return true;
-    case Dim::Op::Add:
-    case Dim::Op::Min:
-    case Dim::Op::Max:
-      return grows_only(a) && grows_only(b);
-    case Dim::Op::Multiply:
-      return a.range().least >= 0 && b.range().least >= 0 && grows_only(a) && grows_only(b);
-    case Dim::Op::Subtract:
-    case Dim::Op::Divide:
-      return !b.is_free() && grows_only(a);
-    case Dim::Op::Modulo:
-      return false;
-  }
-  return false;
-}
 
 // Up to `most` values of the symbol from its minimum to its maximum, at equal steps.
 std::vector<int64_t> values_of(const FreeSymbol& symbol, int64_t most) {

@@ -133,31 +133,33 @@ rlx_status rlx_session_get_value(const rlx_session* session, uint32_t entry, uin
 
 rlx_status rlx_session_get_step(const rlx_session* session, uint32_t entry, uint32_t step,
                                 rlx_step_info* info) {
-  return rlx::with_entry(
-      session, entry, [&](const PlanView& plan, const rlx::fb::Entry& program) -> Status {
-        RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
-        const std::span<const rlx::fb::Step> steps = PlanView::steps(program);
-        if (step >= steps.size()) return rlx::missing_index("step", step, steps.size());
-        const rlx::fb::Step& record = steps[step];
-        const rlx::fb::Step& planned = PlanView::steps(session->session->bound_from(entry))[step];
-        rlx_step_info filled = RLX_INIT(rlx_step_info);
-        // Texts of the plan, since a binding is gone one day.
-        filled.kernel = record.kind() == rlx::fb::StepKind::Skip
-                            ? plan.step_kernel_name(record)
-                            : session->session->plan().step_kernel_name(planned);
-        const rlx::StepNames names = plan.step_names(program, step);
-        // Texts of a FlatBuffer end with a zero.
-        filled.node = names.node.empty() ? "" : names.node.data();
-        filled.op = names.op.empty() ? "" : names.op.data();
-        filled.kind = static_cast<uint32_t>(record.kind());
-        filled.wave = record.wave();
-        filled.grid[0] = record.grid_x();
-        filled.grid[1] = record.grid_y();
-        filled.grid[2] = record.grid_z();
-        filled.bytes_moved = record.bytes_moved();
-        filled.code = session->session->loaded().code_text(planned);
-        filled.flops = record.flops();
-        rlx::give_struct(filled, info);
-        return {};
-      });
+  return rlx::with_entry(session, entry,
+                         [&](const PlanView& plan, const rlx::fb::Entry& program) -> Status {
+                           RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+                           const std::span<const rlx::fb::Step> steps = PlanView::steps(program);
+                           if (step >= steps.size())
+                             return rlx::missing_index("step", step, steps.size());
+                           const rlx::fb::Step& record = steps[step];
+                           // What is told of a library's product is told of the plan's.
+                           const rlx::fb::Step& coded =
+                               record.kind() == rlx::fb::StepKind::LibraryGemm
+                                   ? PlanView::steps(session->session->bound_from(entry))[step]
+                                   : record;
+                           rlx_step_info filled = RLX_INIT(rlx_step_info);
+                           filled.kernel = plan.step_kernel_name(record);
+                           const rlx::StepNames names = plan.step_names(program, step);
+                           // Texts of a FlatBuffer end with a zero.
+                           filled.node = names.node.empty() ? "" : names.node.data();
+                           filled.op = names.op.empty() ? "" : names.op.data();
+                           filled.kind = static_cast<uint32_t>(record.kind());
+                           filled.wave = record.wave();
+                           filled.grid[0] = record.grid_x();
+                           filled.grid[1] = record.grid_y();
+                           filled.grid[2] = record.grid_z();
+                           filled.bytes_moved = record.bytes_moved();
+                           filled.code = session->session->loaded().code_text(coded);
+                           filled.flops = record.flops();
+                           rlx::give_struct(filled, info);
+                           return {};
+                         });
 }

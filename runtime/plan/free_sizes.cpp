@@ -173,6 +173,13 @@ std::span<const fb::StepForm> forms_of(const fb::Entry& entry) {
   return structs_or_none(entry.forms());
 }
 
+std::span<const fb::StepForm> forms_of(const fb::Entry& entry, uint32_t step) {
+  const std::span<const fb::StepForm> all = forms_of(entry);
+  const auto first = std::ranges::lower_bound(all, step, {}, &fb::StepForm::step);
+  const auto end = std::ranges::upper_bound(all, step, {}, &fb::StepForm::step);
+  return all.subspan(static_cast<size_t>(first - all.begin()), static_cast<size_t>(end - first));
+}
+
 std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan) {
   std::vector<uint64_t> symbols;
   for (const fb::Symbol* symbol : *plan.symbols())

@@ -27,6 +27,8 @@ inline bool has_free_sizes(const fb::Entry& entry) {
 }
 
 std::span<const fb::StepForm> forms_of(const fb::Entry& entry);
+// Those of a step, whose entry's forms are in order.
+std::span<const fb::StepForm> forms_of(const fb::Entry& entry, uint32_t step);
 
 std::span<const fb::SymbolRange> ranges_of(const fb::Entry& entry);
 // A value per symbol of a plan: its own where it is bound, its maximum where it is free.

@@ -12,7 +12,9 @@ void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
   for (const fb::Step& step : PlanView::steps(entry)) {
     if (step.kind() == fb::StepKind::Dispatch) used[step.kernel()] = true;
   }
-  for (const fb::StepForm& form : forms_of(entry)) used[form.kernel()] = true;
+  for (const fb::StepForm& form : forms_of(entry)) {
+    if (form.kernel() != kSkipForm) used[form.kernel()] = true;
+  }
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ class PlanBinder {
     }
   }
 
-  // Gives steps the kernels and grids of the forms that serve these sizes.
+  // Gives steps the kernels and grids of the forms that serve these sizes, or skips them.
   void take_forms(std::span<const uint64_t> sizes, std::span<const fb::StepForm> forms,
                   fb::Entry& entry) {
     std::optional<uint32_t> taken;
@@ -157,6 +157,11 @@ class PlanBinder {
       if (taken == form.step() || sizes[form.size()] > form.most()) continue;
       taken = form.step();
       fb::Step& step = *entry.mutable_steps()->GetMutableObject(form.step());
+      if (form.kernel() == kSkipForm) {
+        step.mutate_kind(fb::StepKind::Skip);
+        continue;
+      }
+      step.mutate_kind(fb::StepKind::Dispatch);
       step.mutate_kernel(form.kernel());
       step.mutate_grid_x(grid_size(sizes[form.grid_x()]));
       step.mutate_grid_y(grid_size(sizes[form.grid_y()]));

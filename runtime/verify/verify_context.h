@@ -106,12 +106,14 @@ struct StepPlace {
 // The steps of an entry, then its alternatives. Valid once rule group 2 has passed.
 std::vector<StepPlace> all_places(const EntryParts& entry);
 
-// Calls visit(place) for each form of a step: the step with its kernel, but not with its grid.
-// Valid once rule group 2 has passed.
+// Calls visit(place) for each form of a step that runs: a dispatch of its kernel, but not with its
+// grid. Valid once rule group 2 has passed.
 template <typename Visit>
 void for_each_form(const EntryParts& entry, const Visit& visit) {
   for (const fb::StepForm& form : forms_of(entry.entry)) {
+    if (form.kernel() == kSkipForm) continue;
     fb::Step step = entry.steps[form.step()];
+    step.mutate_kind(fb::StepKind::Dispatch);
     step.mutate_kernel(form.kernel());
     visit(StepPlace{.entry = entry, .number = form.step(), .step = step, .is_form = true});
   }

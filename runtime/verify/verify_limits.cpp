@@ -73,8 +73,9 @@ std::vector<uint32_t> targets_of_kernels(const PlanParts& parts) {
       if (place.step.kind() == fb::StepKind::Dispatch)
         targets[place.step.kernel()] |= entry.entry.targets();
     }
-    for (const fb::StepForm& form : forms_of(entry.entry))
-      targets[form.kernel()] |= entry.entry.targets();
+    for_each_form(entry, [&](const StepPlace& place) {
+      targets[place.step.kernel()] |= entry.entry.targets();
+    });
   }
   return targets;
 }

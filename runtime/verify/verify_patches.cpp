@@ -34,13 +34,25 @@ void verify_terms(const EntryParts& entry, Faults& faults) {
   }
 }
 
-// A step's number in the params: of a dispatch, apart from its pointers and declared by its kernel.
-bool good_params_patch(const EntryParts& entry, const fb::Patch& patch) {
-  const uint32_t words = patch.field() == fb::PatchField::ParamsLong ? 2 : 1;
+// A step's number in the params: of a dispatch, or of what is one at smaller sizes, apart from its
+// pointers and declared by its kernel, or by all of its forms.
+bool good_params_patch(const EntryParts& entry, const fb::Patch& patch, Faults& faults) {
+  const auto is_number = [&](uint32_t kernel) {
+    const uint32_t words = patch.field() == fb::PatchField::ParamsLong ? 2 : 1;
+    return are_numbers(*entry.plan.kernels()->Get(kernel), patch.part(), words);
+  };
   if (patch.index() >= entry.steps.size()) return false;
   const fb::Step& step = entry.steps[patch.index()];
-  return step.kind() == fb::StepKind::Dispatch &&
-         are_numbers(*entry.plan.kernels()->Get(step.kernel()), patch.part(), words);
+  if (step.kind() == fb::StepKind::Dispatch) return is_number(step.kernel());
+  if (step.kind() != fb::StepKind::Skip) return false;
+  bool is_good = false;
+  for (const fb::StepForm& form : forms_of(entry.entry, patch.index())) {
+    faults.charge(kWorkPerRecord);
+    if (form.kernel() == kSkipForm) continue;
+    is_good = is_number(form.kernel());
+    if (!is_good || faults.full()) return false;
+  }
+  return is_good;
 }
 
 // Values whose sizes may be free: not the states, which outlive a binding, nor words of index
@@ -53,7 +65,7 @@ bool good_value_patch(const EntryParts& entry, const fb::Patch& patch) {
          patch.part() < parts;
 }
 
-bool good_patch(const EntryParts& entry, const fb::Patch& patch) {
+bool good_patch(const EntryParts& entry, const fb::Patch& patch, Faults& faults) {
   const uint32_t gemms = entry.entry.gemms() == nullptr ? 0 : entry.entry.gemms()->size();
   const bool has_step = patch.index() < entry.steps.size();
   switch (patch.field()) {
@@ -68,7 +80,7 @@ bool good_patch(const EntryParts& entry, const fb::Patch& patch) {
              patch.part() < 3;
     case fb::PatchField::ParamsWord:
     case fb::PatchField::ParamsLong:
-      return good_params_patch(entry, patch);
+      return good_params_patch(entry, patch, faults);
     case fb::PatchField::BytesMoved:
     case fb::PatchField::Flops:
       return has_step && patch.part() == 0;
@@ -86,7 +98,7 @@ void verify_patch_forms(const EntryParts& entry, Faults& faults) {
   faults.charge((kWorkPerRecord + kWorkPerTable) * patches.size());
   for (uint32_t i = 0; i < patches.size() && !faults.full(); ++i) {
     const fb::Patch& patch = patches[i];
-    if (!good_patch(entry, patch) || patch.size() >= size_terms(entry.entry).size()) {
+    if (!good_patch(entry, patch, faults) || patch.size() >= size_terms(entry.entry).size()) {
       faults.add(VerifyRule::PatchField, entry.name(), ", patch ", i, " puts size ", patch.size(),
                  " into ", patch_text(patch),
                  ", wanted one of the entry's sizes, and a field that it has and that may be free");
@@ -135,10 +147,13 @@ void verify_forms_at_maximum(const EntryParts& entry, Faults& faults) {
 
 bool good_form(const EntryParts& entry, const fb::StepForm& form) {
   const size_t terms = size_terms(entry.entry).size();
-  return form.step() < entry.steps.size() &&
-         entry.steps[form.step()].kind() == fb::StepKind::Dispatch &&
-         form.kernel() < entry.plan.kernels()->size() && form.size() < terms &&
-         form.grid_x() < terms && form.grid_y() < terms && form.grid_z() < terms;
+  if (form.step() >= entry.steps.size() || form.size() >= terms || form.grid_x() >= terms ||
+      form.grid_y() >= terms || form.grid_z() >= terms)
+    return false;
+  if (form.kernel() == kSkipForm) return true;
+  const fb::StepKind kind = entry.steps[form.step()].kind();
+  return form.kernel() < entry.plan.kernels()->size() &&
+         (kind == fb::StepKind::Dispatch || kind == fb::StepKind::Skip);
 }
 
 bool good_range(const fb::Plan& plan, const fb::SymbolRange& range) {
@@ -215,11 +230,12 @@ void verify_form_tables(const EntryParts& entry, Faults& faults) {
     const fb::StepForm& form = forms[i];
     const auto order = [](const fb::StepForm& f) { return std::tuple(f.step(), f.most()); };
     if (good_form(entry, form) && (i == 0 || order(forms[i - 1]) < order(form))) continue;
-    faults.add(VerifyRule::FormRecord, entry.name(), ", form ", i, " gives step ", form.step(),
-               " kernel ", form.kernel(), " for size ", form.size(), " up to ", form.most(),
-               " with grid sizes ", form.grid_x(), ", ", form.grid_y(), ", ", form.grid_z(),
-               ", wanted a dispatch, a kernel and sizes that there are, ascending by step and by "
-               "the size up to which a form serves");
+    faults.add(
+        VerifyRule::FormRecord, entry.name(), ", form ", i, " gives step ", form.step(), " kernel ",
+        form.kernel(), " for size ", form.size(), " up to ", form.most(), " with grid sizes ",
+        form.grid_x(), ", ", form.grid_y(), ", ", form.grid_z(),
+        ", wanted a kernel for a dispatch or a skipped step, or none for any, and sizes that "
+        "there are, ascending by step and by the size up to which a form serves");
   }
 }
 

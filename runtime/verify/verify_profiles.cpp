@@ -80,7 +80,8 @@ class ProfileCode {
     for (const StepPlace& place : all_places(record)) {
       if (place.step.kind() == fb::StepKind::Dispatch) verify_once(place.step.kernel(), *profile);
     }
-    for (const fb::StepForm& form : forms_of(record.entry)) verify_once(form.kernel(), *profile);
+    for_each_form(record,
+                  [&](const StepPlace& place) { verify_once(place.step.kernel(), *profile); });
   }
 
  private:

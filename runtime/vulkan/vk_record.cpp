@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 namespace rlx::vulkan {
 namespace {
@@ -129,7 +130,7 @@ class EntryRecorder {
         recorder_(context, plan, pipelines, linked, commands) {
     // Between kernels alone the transfer stage need not be waited for.
     kernels_only_ = std::all_of(steps_.begin(), steps_.end(), [](const fb::Step& step) {
-      return step.kind() == fb::StepKind::Dispatch;
+      return step.kind() == fb::StepKind::Dispatch || step.kind() == fb::StepKind::Skip;
     });
   }
 
@@ -138,8 +139,12 @@ class EntryRecorder {
       context_.api.vkCmdResetQueryPool(commands_, options_.step_times, 0, options_.step_count + 1);
       write_time(0);
     }
+    std::optional<uint32_t> wave;  // of the steps so far that run
     for (uint32_t s = 0; s < options_.step_count;) {
-      if (s > 0 && !timed() && steps_[s].wave() != steps_[s - 1].wave()) wave_barrier();
+      if (steps_[s].kind() != fb::StepKind::Skip) {
+        if (!timed() && wave.value_or(steps_[s].wave()) != steps_[s].wave()) wave_barrier();
+        wave = steps_[s].wave();
+      }
       const fb::Region* region = PlanView::region_of(*linked_.entry, s);
       const uint32_t count =
           region != nullptr ? std::min(region->step_count(), options_.step_count - s) : 1;

@@ -258,7 +258,9 @@ Status VulkanSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
 Status VulkanSession::check_bindable(const fb::Entry& record, uint32_t value) const {
   const std::span<const fb::Step> steps = PlanView::steps(record);
   for (uint32_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind() == fb::StepKind::Dispatch) continue;
+    // In a plan, what is skipped is a dispatch at other sizes.
+    if (steps[i].kind() == fb::StepKind::Dispatch || steps[i].kind() == fb::StepKind::Skip)
+      continue;
     for (const fb::Relocation& relocation : PlanView::relocations(record, steps[i])) {
       if (relocation.value() != value) continue;
       return unsuitable(

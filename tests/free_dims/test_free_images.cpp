@@ -2,41 +2,12 @@
 // A small network over images whose number, height and width a run gives: windows, resizes and
 // pools one behind the other, whose branches meet again. One session walks through sizes up and
 // down, and gives what the evaluator gives of a graph of those sizes.
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-
 #include "compiler/import/entries.h"
-#include "compiler/reference/evaluate.h"
-#include "runtime/api/session.h"
-#include "tests/support/catch.h"
-#include "tests/support/harness.h"
+#include "tests/free_dims/free_network.h"
 #include "tests/support/temporary_folder.h"
 
 namespace rlx::test {
 namespace {
-
-// Numbers in (-1, 1), the same on every machine.
-class Numbers {
- public:
-  double next() {
-    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-    return static_cast<double>(state_ >> 40U) / static_cast<double>(uint64_t{1} << 23U) - 1;
-  }
-
- private:
-  uint64_t state_ = 7;
-};
-
-std::string param(Numbers& numbers, const std::string& name, const Shape& shape, double offset) {
-  std::string values;
-  for (int64_t i = 0; i < element_count(shape); ++i) {
-    const auto thousandths = std::lround((offset + 0.4 * numbers.next()) * 1000);
-    values += (i == 0 ? "" : ", ") + std::to_string(static_cast<double>(thousandths) / 1000);
-  }
-  return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + to_string(shape) +
-         R"(, "data": {"values": [)" + values + "]}}";
-}
 
 std::string params() {
   struct Row {
@@ -123,107 +94,8 @@ std::string network() {
 })";
 }
 
-struct ImageSizes {
-  int64_t batch;
-  int64_t height;
-  int64_t width;
-};
-
-CompileOptions options_of(const Device& device) {
-  CompileOptions options = test_options(2);
-  options.targets = {device.info().architecture == 0 ? "vulkan" : "cuda"};
-  return options;
-}
-
-Module bound_to(const std::string& text, const DimBindings& dims, const FreeDims& free_dims) {
-  Diagnostics diagnostics;
-  const auto source = read_json_graph(text, "network.json", diagnostics);
-  REQUIRE(source);
-  auto module = bind_module(*source, dims, ".", diagnostics, free_dims);
-  INFO(diagnostics.text());
-  REQUIRE(module);
-  return std::move(*module);
-}
-
-std::vector<Tensor> inputs_of(const Graph& graph) {
-  Numbers numbers;
-  std::vector<Tensor> inputs;
-  for (const ValueId id : graph.inputs) {
-    Tensor tensor = Tensor::zeros(graph.value(id).type);
-    for (double& value : tensor.floats) value = static_cast<float>(numbers.next());
-    inputs.push_back(std::move(tensor));
-  }
-  return inputs;
-}
-
-void run_with(Session& session, const std::vector<Tensor>& inputs) {
-  const fb::Entry& entry = session.record(0);
-  for (uint32_t i = 0; i < inputs.size(); ++i) {
-    std::vector<uint64_t> dims;
-    for (const Dim& size : inputs[i].type.shape) dims.push_back(static_cast<uint64_t>(size));
-    const std::vector<std::byte> bytes = inputs[i].to_bytes();
-    const fb::Value& value = PlanView::value(entry, entry.inputs()->Get(i));
-    const Status set = session.set_input(0, PlanView::text(value.name()),
-                                         {.bytes = bytes, .dtype = value.dtype(), .dims = dims});
-    INFO(set.message());
-    REQUIRE(set.ok());
-  }
-  REQUIRE(session.poison_arena(std::byte{0xA5}).ok());
-  const Status run = session.run(0);
-  INFO(run.message());
-  REQUIRE(run.ok());
-}
-
-void check_output(Session& session, uint32_t number, const fb::Value& value, const Tensor& wanted) {
-  INFO("output " << number << " of " << to_string(wanted.type));
-  std::vector<std::byte> bytes(value.size_bytes());
-  REQUIRE(session.read_output(0, PlanView::text(value.name()), bytes).ok());
-  REQUIRE(bytes.size() == wanted.floats.size() * sizeof(float));
-  double largest = 1;
-  double error = 0;
-  for (size_t i = 0; i < wanted.floats.size(); ++i) {
-    float got = 0;
-    std::memcpy(&got, &bytes[i * sizeof got], sizeof got);
-    largest = std::max(largest, std::abs(wanted.floats[i]));
-    const double apart = std::abs(got - wanted.floats[i]);
-    error = apart <= error ? error : apart;  // NaN stays
-  }
-  CHECK(error <= 1e-5 * largest);
-}
-
-void check_at(Session& session, const std::string& text, const ImageSizes& sizes) {
-  INFO("batch " << sizes.batch << ", " << sizes.height << " x " << sizes.width);
-  const Module fixed = bound_to(
-      text, {{"batch", sizes.batch}, {"height", sizes.height}, {"width", sizes.width}}, {});
-  const std::vector<Tensor> inputs = inputs_of(fixed.entries[0]);
-  Diagnostics diagnostics;
-  StateValues states;
-  const auto wanted = evaluate_entry(fixed, fixed.entries[0], inputs, states, {}, diagnostics);
-  REQUIRE(wanted);
-  run_with(session, inputs);
-  Session::BoundEntry bound;
-  REQUIRE(session.bound_entry(0, bound).ok());
-  for (uint32_t i = 0; i < wanted->size(); ++i) {
-    const fb::Value& value = PlanView::value(*bound.record, bound.record->outputs()->Get(i));
-    check_output(session, i, value, (*wanted)[i]);
-  }
-}
-
-// In one session of each device, which keeps two bindings.
-void check_everywhere(const std::string& text, const Module& network,
-                      std::initializer_list<ImageSizes> walk) {
-  for (const std::shared_ptr<Device>& device : present_devices().devices) {
-    Diagnostics diagnostics;
-    const auto plan = compile_plan(network, options_of(*device), diagnostics);
-    INFO(diagnostics.text());
-    REQUIRE(plan);
-    std::shared_ptr<DevicePlan> loaded;
-    std::unique_ptr<Session> session;
-    REQUIRE(device->load(*plan, {}, loaded).ok());
-    REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
-    for (const ImageSizes& sizes : walk) check_at(*session, text, sizes);
-  }
-  CHECK(validation_messages().empty());
+DimBindings images(int64_t batch, int64_t height, int64_t width) {
+  return {{"batch", batch}, {"height", height}, {"width", width}};
 }
 
 // The refusal of a graph of one node over images of a free height.
@@ -248,9 +120,8 @@ std::string refusal_of(const std::string& node) {
 TEST_CASE("images of any number and size go through windows, resizes and pools", "[images]") {
   const FreeDims free_dims = {
       {"batch", {1, 4, 1}}, {"height", {32, 128, 32}}, {"width", {32, 128, 32}}};
-  check_everywhere(
-      network(), bound_to(network(), {}, free_dims),
-      {ImageSizes{1, 32, 64}, ImageSizes{1, 32, 32}, ImageSizes{2, 64, 32}, ImageSizes{1, 32, 64}});
+  check_everywhere(network(), bound_to(network(), {}, free_dims),
+                   {images(1, 32, 64), images(1, 32, 32), images(2, 64, 32), images(1, 32, 64)});
 }
 
 TEST_CASE("a size chooses the program that was compiled for its range", "[images]") {
@@ -265,8 +136,8 @@ TEST_CASE("a size chooses the program that was compiled for its range", "[images
   REQUIRE(module);
   REQUIRE(module->entries.size() == 2);
   check_everywhere(network(), *module,
-                   {ImageSizes{1, 32, 32}, ImageSizes{2, 32, 32}, ImageSizes{1, 64, 32},
-                    ImageSizes{3, 64, 32}, ImageSizes{1, 32, 32}});
+                   {images(1, 32, 32), images(2, 32, 32), images(1, 64, 32), images(3, 64, 32),
+                    images(1, 32, 32)});
 }
 
 // Sizes that stand in no one ratio: the run makes the tables.
@@ -294,9 +165,9 @@ TEST_CASE("windows and coordinates follow the sizes of the run", "[images]") {
       node("resize", R"("sizes": [5, 1], "coord": "pytorch_half_pixel", "mode": "linear")") +
       R"(], "outputs": ["y0", "y1", "y2", "y3", "y4", "y5", "y6"]})";
   const FreeDims free_dims = {{"batch", {0, 2, 1}}, {"height", {1, 40, 1}}, {"width", {1, 40, 1}}};
-  check_everywhere(text, bound_to(text, {}, free_dims),
-                   {ImageSizes{1, 17, 40}, ImageSizes{2, 1, 3}, ImageSizes{0, 5, 9},
-                    ImageSizes{2, 40, 23}, ImageSizes{1, 17, 40}});
+  check_everywhere(
+      text, bound_to(text, {}, free_dims),
+      {images(1, 17, 40), images(2, 1, 3), images(0, 5, 9), images(2, 40, 23), images(1, 17, 40)});
 }
 
 TEST_CASE("sizes that image operators cannot leave to a run are refused by name", "[images]") {

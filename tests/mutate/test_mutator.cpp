@@ -43,6 +43,7 @@ std::vector<SeedPlan> seeds() {
           {"alternative_plan", serialise(alternative_plan())},
           {"free_plan", serialise(free_plan())},
           {"formed_plan", serialise(formed_plan())},
+          {"alternates_plan", serialise(alternates_plan())},
           {"free_gemm_plan", serialise(free_gemm_plan())},
           {"ranged_plan", serialise(ranged_copies_plan())},
           {"region_plan", serialise(region_plan())}};

@@ -85,6 +85,48 @@ std::vector<Fixture> form_fixtures() {
   };
 }
 
+// What is skipped at the maximum is looked at all the same.
+std::vector<Fixture> alternate_fixtures() {
+  using Rule = VerifyRule;
+  const auto fixture = [](Rule rule, std::string what, std::function<void(PlanSpec&)> edit) {
+    return Fixture{
+        .rule = rule, .what = std::move(what), .edit = std::move(edit), .base = alternates_plan};
+  };
+  return {
+      fixture(Rule::FormRecord, "a form that skips no step",
+              [](PlanSpec& spec) {
+                spec.entries[0].forms.push_back({8, 4, kSkipForm, 1, 1, 1, 1});
+              }),
+      fixture(Rule::FormMaximum, "a step that is skipped at the maximum by a form",
+              [](PlanSpec& spec) {
+                spec.entries[0].forms[1] = {16,       2,        kSkipForm, kSeqTerm,
+                                            kSeqTerm, kSeqTerm, kSeqTerm};
+              }),
+      fixture(Rule::PatchField, "a word of a skipped step that has no forms",
+              [](PlanSpec& spec) {
+                std::vector<fb::StepForm>& forms = spec.entries[0].forms;
+                forms.erase(forms.begin());
+              }),
+      fixture(Rule::PatchField, "a word of a skipped step that is always skipped",
+              [](PlanSpec& spec) {
+                spec.entries[0].forms[0] = {8,        1,        kSkipForm, kSeqTerm,
+                                            kSeqTerm, kSeqTerm, kSeqTerm};
+              }),
+      fixture(Rule::PatchField, "a word of a skipped step that is a pointer",
+              [](PlanSpec& spec) {
+                add_patch(spec.entries[0], {1, 8, kSeqTerm, PatchField::ParamsWord});
+              }),
+      fixture(Rule::PatchField, "a grid of a skipped step",
+              [](PlanSpec& spec) {
+                add_patch(spec.entries[0], {1, 1, kSeqTerm, PatchField::Grid});
+              }),
+      fixture(Rule::RelocationMode, "a skipped step's kernel that writes what it is given to read",
+              [](PlanSpec& spec) { spec.kernels[1].accesses[1].mode = fb::AccessMode::Write; }),
+      fixture(Rule::VariantMissing, "a skipped step's kernel without code",
+              [](PlanSpec& spec) { spec.kernels[1].variants.clear(); }),
+  };
+}
+
 std::vector<Fixture> term_fixtures() {
   return {
       term_fixture("an unknown operation", {0, 0, 0, static_cast<SizeOp>(10)}),
@@ -437,6 +479,28 @@ PlanSpec formed_plan() {
   return spec;
 }
 
+PlanSpec alternates_plan() {
+  PlanSpec spec = free_plan();
+  spec.kernels.push_back(SpecKernel(spec.kernels[0]));
+  SpecEntry& main = spec.entries[0];
+  main.steps.insert(main.steps.begin() + 1, SpecStep(main.steps[1]));
+  main.steps[1].kind = fb::StepKind::Skip;
+  main.steps[2].wave = main.steps[3].wave = 2;
+  main.steps[2].edges = {1};
+  for (const uint32_t v : {0, 1, 3}) main.values[v].last_step = 3;
+  main.values[2].last_step = 2;
+  main.patches.erase(main.patches.begin() + 11, main.patches.end());
+  for (const uint32_t relocation : {0, 1, 2, 3, 4, 5})
+    main.patches.emplace_back(relocation, 0, kBytesTerm, PatchField::RelocationLength);
+  main.patches.emplace_back(6, 0, 7, PatchField::RelocationLength);
+  main.patches.emplace_back(2, 0, 6, PatchField::Grid);
+  for (const uint32_t step : {1, 2})
+    main.patches.emplace_back(step, kCountWord, 2, PatchField::ParamsWord);
+  main.forms = {{8, 1, 1, kSeqTerm, 7, kFourTerm, kFourTerm},
+                {8, 2, kSkipForm, kSeqTerm, kSeqTerm, kSeqTerm, kSeqTerm}};
+  return spec;
+}
+
 std::vector<BindingFixture> binding_fixtures() {
   using Rule = VerifyRule;
   using Edit = std::function<void(SpecEntry&)>;
@@ -508,6 +572,30 @@ std::vector<BindingFixture> binding_fixtures() {
            e.sizes.emplace_back(0, 11, 12, SizeOp::Max);
            add_patch(e, {1, 1, 13, PatchField::Grid});
          }),
+      {{.rule = Rule::CountBound,
+        .what = "a count of a step that is skipped at the maximum, which stays as it is",
+        .edit =
+            [](PlanSpec& spec) {
+              std::vector<fb::Patch>& patches = spec.entries[0].patches;
+              patches.erase(patches.end() - 2);
+            },
+        .base = alternates_plan},
+       {1, 4}},
+      {{.rule = Rule::GridLimit,
+        .what = "a grid past the target's limit of a step that is skipped at the maximum",
+        .edit =
+            [=](PlanSpec& spec) {
+              SpecEntry& e = spec.entries[0];
+              add_rest(e, 70000);
+              e.forms[0].mutate_grid_y(11);
+            },
+        .base = alternates_plan},
+       {4, 8}},
+      {{.rule = Rule::OutputCovered,
+        .what = "steps all of which are skipped",
+        .edit = [](PlanSpec& spec) { spec.entries[0].forms[1].mutate_most(9); },
+        .base = alternates_plan},
+       {4, 9}},
       {{.rule = Rule::GemmPitch,
         .what = "rows that overlap",
         .edit =
@@ -524,8 +612,8 @@ std::vector<BindingFixture> binding_fixtures() {
 
 std::vector<Fixture> free_fixtures() {
   std::vector<Fixture> all = term_fixtures();
-  for (const auto& fixtures :
-       {reach_fixtures(), map_size_fixtures(), patch_fixtures(), form_fixtures(), range_fixtures()})
+  for (const auto& fixtures : {reach_fixtures(), map_size_fixtures(), patch_fixtures(),
+                               form_fixtures(), alternate_fixtures(), range_fixtures()})
     all.insert(all.end(), fixtures.begin(), fixtures.end());
   return all;
 }

@@ -79,6 +79,26 @@ TEST_CASE("a_step_takes_the_first_form_that_serves_a_size") {
   CHECK(step_at(16) == std::array{0u, 1u, 1u, 1u});
 }
 
+TEST_CASE("of_alternates_the_one_for_the_size_runs") {
+  const std::shared_ptr<const PlanView> plan = opened(alternates_plan());
+  CHECK(used_kernels(*plan, fb::TargetKind::Vulkan) == std::vector<uint32_t>{0, 1});
+  CHECK(PlanView::steps(plan->entry(0))[1].kind() == fb::StepKind::Skip);
+  const std::shared_ptr<const PlanView> small = bound_at(*plan, {4, 8});
+  const std::span<const fb::Step> in_small = PlanView::steps(small->entry(0));
+  CHECK(in_small[1].kind() == fb::StepKind::Dispatch);
+  CHECK(in_small[1].kernel() == 1);
+  CHECK(std::array{in_small[1].grid_x(), in_small[1].grid_y(), in_small[1].grid_z()} ==
+        std::array{32u, 4u, 4u});
+  CHECK(count_of(*small, in_small[1]) == 32);
+  CHECK(in_small[2].kind() == fb::StepKind::Skip);
+  const std::shared_ptr<const PlanView> large = bound_at(*plan, {4, 9});
+  const std::span<const fb::Step> in_large = PlanView::steps(large->entry(0));
+  CHECK(in_large[1].kind() == fb::StepKind::Skip);
+  CHECK(in_large[2].kind() == fb::StepKind::Dispatch);
+  CHECK(in_large[2].kernel() == 0);
+  CHECK(count_of(*large, in_large[2]) == 36);
+}
+
 TEST_CASE("steps_that_a_binding_leaves_nothing_to_do_are_skipped") {
   const std::shared_ptr<const PlanView> plan = opened(free_plan());
   const std::shared_ptr<const PlanView> bound = bound_at(*plan, {4, 0});

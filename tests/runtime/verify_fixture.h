@@ -51,6 +51,9 @@ PlanSpec free_plan();
 // free_plan() with forms of its dispatch by seq: kernel 2 up to 4 with a grid of [seq * 4, 4, 4],
 // kernel 1 up to 8 with one of [4, 4, seq]. All kernels are the same.
 PlanSpec formed_plan();
+// free_plan() in which kernel 1 computes y up to 8 of seq, kernel 0 from there on: step 1, which is
+// skipped at the maximum, and step 2, which is skipped where step 1 is not.
+PlanSpec alternates_plan();
 // small_plan() in which a count of two words bounds two pointers and one of one word the third,
 // beside a plain word; init dispatches too.
 PlanSpec counted_plan();

@@ -211,6 +211,7 @@ FactList step_facts(const PlanView& plan, const fb::Entry& record, const StepFac
     facts.add("tuned", step.gemm->tuned.empty() ? "no" : step.gemm->tuned);
   }
   if (!step.alternative.empty()) facts.add("alternative", step.alternative);
+  for (const std::string& form : step.forms) facts.add("form", plain_text(form));
   return facts;
 }
 

@@ -108,6 +108,24 @@ std::string alternative_text(const PlanView& plan, const fb::Entry& entry, uint3
   return {};
 }
 
+std::vector<std::string> form_texts(const PlanView& plan, const fb::Entry& entry,
+                                    uint32_t position) {
+  std::vector<std::string> texts;
+  for (const fb::StepForm& form : forms_of(entry, position)) {
+    std::string text = "where " + size_text(plan.index(), size_terms(entry), form.size()) +
+                       " is at most " + grouped(form.most()) + ": ";
+    if (form.kernel() == kSkipForm) {
+      texts.push_back(text + "skipped");
+      continue;
+    }
+    const fb::Kernel& kernel = plan.kernel(form.kernel());
+    text += PlanView::text(kernel.name());
+    const std::string_view specialization = PlanView::text(kernel.specialization());
+    texts.push_back(text + (specialization.empty() ? "" : ", " + std::string(specialization)));
+  }
+  return texts;
+}
+
 std::vector<OfferFacts> offer_facts(const fb::Choice* choice) {
   std::vector<OfferFacts> offers;
   if (choice == nullptr || choice->offers() == nullptr) return offers;
@@ -132,7 +150,8 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
                   .names = plan.step_names(entry, position),
                   .offers = offer_facts(plan.step_choice(entry, position)),
                   .gemm = gemm_facts(entry, step),
-                  .alternative = alternative_text(plan, entry, position)};
+                  .alternative = alternative_text(plan, entry, position),
+                  .forms = form_texts(plan, entry, position)};
   add_kernel(plan, step, facts);
   for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
     facts.accesses.push_back(access_facts(plan, entry, relocation));

@@ -77,6 +77,9 @@ struct StepFacts {
   std::optional<GemmFacts> gemm;  // library-gemm
   // What a tuner may put in its place: "matmul_wgmma", with both times where they were measured
   std::string alternative;
+  // What it becomes where a size is small: "where seq is at most 64: matmul, RLX_TILE_M=16", "where
+  // seq is at most 8: skipped"
+  std::vector<std::string> forms;
 };
 
 // Steps that run as often as the device decides.

@@ -89,6 +89,7 @@ Json step_json(const StepFacts& step) {
   }
   if (step.gemm) json["gemm"] = gemm_json(*step.gemm);
   if (!step.alternative.empty()) json["alternative"] = utf8_text(step.alternative);
+  for (const std::string& form : step.forms) json["forms"].push_back(utf8_text(form));
   json["edges"] = step.edges;
   json["bytes_moved"] = step.bytes_moved;
   json["flops"] = step.flops;
@@ -309,6 +310,7 @@ Json why_json(const PlanView& plan) {
       if (!step.offers.empty()) why["offers"] = offers_json(step.offers);
       if (step.gemm) why["gemm"] = gemm_json(*step.gemm);
       if (!step.alternative.empty()) why["alternative"] = utf8_text(step.alternative);
+      for (const std::string& form : step.forms) why["forms"].push_back(utf8_text(form));
       head["steps"].push_back(std::move(why));
     }
     json["entries"].push_back(std::move(head));

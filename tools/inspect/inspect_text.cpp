@@ -128,6 +128,7 @@ std::string choice_text(const StepFacts& step) {
             "\n";
   }
   if (!step.alternative.empty()) text += "    or      " + plain_text(step.alternative) + "\n";
+  for (const std::string& form : step.forms) text += "    form    " + plain_text(form) + "\n";
   return text;
 }
 

@@ -29,6 +29,7 @@ struct CoopTiling {
   int64_t subgroup_rows = 16;
   int64_t keys = 32;
   int64_t stages = 1;
+  bool operator==(const CoopTiling&) const = default;
 
   [[nodiscard]] int64_t tile_queries() const { return warps * subgroup_rows; }
   [[nodiscard]] Dim query_tiles(const AttentionProblem& problem) const {
@@ -186,6 +187,17 @@ std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& 
 
 double attention_coop_bound(const OfferContext& at, const AttentionCall& call) {
   return bound_microseconds(at.device(), work_of(call), at.device().coop.products);
+}
+
+double attention_coop_bound_of(const OfferContext& at, const AttentionCall& largest,
+                               const AttentionCall& call) {
+  // Of a tiling that would not be chosen: 1.2 and 1.25 times as long where kFewGroups is right.
+  constexpr double kOtherTiling = 1.2;
+  const double bound = attention_coop_bound(at, call);
+  const auto tiling_of = [&at](const AttentionCall& of) {
+    return tiling_on(at.target(), sampled_problems(of.problem).front());
+  };
+  return tiling_of(largest) == tiling_of(call) ? bound : kOtherTiling * bound;
 }
 
 bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {

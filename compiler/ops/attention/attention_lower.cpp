@@ -194,14 +194,16 @@ constexpr std::array kAttentionOffers = {
                          .refusal = attention_mma_refusal,
                          .microseconds = attention_mma_time,
                          .emit = emit_attention_mma,
-                         .takes_free_sizes = true},
+                         .takes_free_sizes = true,
+                         .microseconds_of = attention_mma_time_of},
     Offer<AttentionCall>{.kernel = KernelId::attention_coop,
                          .rank = 0,
                          .estimate = Estimate::Bound,
                          .refusal = attention_coop_refusal,
                          .microseconds = attention_coop_bound,
                          .emit = emit_attention_coop,
-                         .takes_free_sizes = true},
+                         .takes_free_sizes = true,
+                         .microseconds_of = attention_coop_bound_of},
     // On a CPU loads cost most, and its lanes make them for each other.
     Offer<AttentionCall>{.kernel = KernelId::attention_lanes,
                          .rank = 0,
@@ -231,6 +233,38 @@ constexpr std::array kAttentionOffers = {
 
 bool has_free_sizes(const AttentionCall& call) {
   return has_free_sizes(call.problem);
+}
+
+std::optional<Dim> sizing(const AttentionCall& call) {
+  const Dim& queries = call.problem.q_tokens;
+  return queries.is_free() ? std::optional(queries) : std::nullopt;
+}
+
+AttentionCall at_size(const AttentionCall& call, int64_t most) {
+  const SizesAt at(call.problem.q_tokens, most);
+  AttentionCall fixed = call;
+  for (Dim* size : {&fixed.problem.batch, &fixed.problem.q_tokens, &fixed.problem.kv_tokens})
+    at.fix(*size);
+  const auto fix_heads = [&at](Heads& heads) {
+    at.fix(heads.ref);
+    HeadsView& view = heads.view;
+    for (Dim* size : {&view.offset, &view.batch, &view.head, &view.token, &view.dim}) at.fix(*size);
+  };
+  AttentionOperands& o = fixed.operands;
+  for (Heads* heads : {&o.q, &o.k, &o.v, &o.y}) fix_heads(*heads);
+  for (std::optional<Heads>* heads : {&o.mask, &o.bias})
+    if (*heads) fix_heads(**heads);
+  for (std::optional<TensorRef>* ref : {&o.kv_len, &o.q_start, &o.lse, &o.sinks})
+    if (*ref) at.fix(**ref);
+  return fixed;
+}
+
+AttentionCall for_sizes(const AttentionCall& call, const ServedSizes& served) {
+  AttentionCall part = call;
+  part.problem.q_tokens = within(served);
+  if (call.problem.kv_tokens == call.problem.q_tokens)
+    part.problem.kv_tokens = part.problem.q_tokens;
+  return part;
 }
 
 DType attention_arithmetic(const AttentionOperands& o) {

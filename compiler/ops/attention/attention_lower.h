@@ -38,6 +38,10 @@ struct AttentionCall {
   AttentionOperands operands;
 };
 bool has_free_sizes(const AttentionCall& call);
+// Alternates by queries (lowering/alternates.h).
+std::optional<Dim> sizing(const AttentionCall& call);
+AttentionCall at_size(const AttentionCall& call, int64_t most);
+AttentionCall for_sizes(const AttentionCall& call, const ServedSizes& served);
 // For the table, to ask before there are places: dense inputs of these types, by position, and a
 // result of q's type.
 AttentionCall attention_of_types(const AttentionProblem& problem,
@@ -84,10 +88,16 @@ void define_vector_attention(DispatchBuilder<Params>& dispatch, const LowerConte
 // does), what it takes, and its dispatches.
 std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& call);
 double attention_mma_time(const OfferContext& at, const AttentionCall& call);
+// The same of what is emitted for the queries up to those of `largest`.
+double attention_mma_time_of(const OfferContext& at, const AttentionCall& largest,
+                             const AttentionCall& call);
 bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call);
 
 std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& call);
 double attention_coop_bound(const OfferContext& at, const AttentionCall& call);
+// The same of what is emitted for the queries up to those of `largest`.
+double attention_coop_bound_of(const OfferContext& at, const AttentionCall& largest,
+                               const AttentionCall& call);
 bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call);
 
 std::string attention_lanes_refusal(const OfferContext& at, const AttentionCall& call);

@@ -97,12 +97,23 @@ double attention_mma_time(const OfferContext& at, const AttentionCall& call) {
   return attention_mma_microseconds(sizes.front(), dtype, at.device(), tiling);
 }
 
+double attention_mma_time_of(const OfferContext& at, const AttentionCall& largest,
+                             const AttentionCall& call) {
+  const DType dtype = call.operands.q.ref.dtype();
+  const AttentionMmaTiling tiling = choose_attention_mma_tiling(
+      sampled_problems(simplified(largest.problem, largest.operands)), dtype, at.device());
+  return attention_mma_microseconds(simplified(call.problem, call.operands), dtype, at.device(),
+                                    tiling);
+}
+
 bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
   const AttentionOperands& o = call.operands;
   const AttentionProblem problem = simplified(call.problem, o);
   const DType dtype = o.q.ref.dtype();
   const DeviceModel& device = ctx.target().device;
-  const std::vector<AttentionProblem> sizes = sampled_problems(problem);
+  std::vector<AttentionProblem> sizes = sampled_problems(problem);
+  // Fewer queries have alternates.
+  if (problem.q_tokens.is_free()) sizes.resize(1);
   const AttentionMmaTiling tiling =
       take_form(ctx, "attention_mma", attention_mma_candidates(sizes, dtype, device)).tiling;
   const bool cached =

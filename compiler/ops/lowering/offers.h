@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ops/lowering/alternates.h"
 #include "compiler/ops/lowering/forms.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/support/check.h"
@@ -46,6 +47,10 @@ struct Offer {
   bool (*is_for)(const DeviceModel& device) = nullptr;
   // The kernel takes sizes that a run gives; others are not asked where a problem has one.
   bool takes_free_sizes = false;
+  // Of what the row emits for the sizes up to that of `largest`, where this is not what it would
+  // emit for the problem alone. Precondition: no refusal of either.
+  double (*microseconds_of)(const OfferContext& at, const Problem& largest,
+                            const Problem& problem) = nullptr;
 };
 
 // Whether sizes of a problem depend on the run, for tables whose rows do not all take such. By
@@ -141,10 +146,11 @@ bool may_stand_for(const Row&, const Row&) {
 }
 
 // Takes the row that a tuner found to be the fastest of those that may stand for the chosen one.
+// Whether the user or the tuner named the row.
 template <typename Row>
-void choose_tuned(LowerContext& ctx, std::span<const Row> table, Choice<Row>& choice) {
+bool choose_named(LowerContext& ctx, std::span<const Row> table, Choice<Row>& choice) {
   const auto taken = std::ranges::find_if(choice.notes, &OfferNote::taken);
-  if (ctx.is_preferred(taken->kernel)) return;
+  if (ctx.is_preferred(taken->kernel)) return true;
   std::vector<TimedForm> forms;
   std::vector<OfferNote*> notes;
   std::vector<const Row*> rows;
@@ -159,18 +165,135 @@ void choose_tuned(LowerContext& ctx, std::span<const Row> table, Choice<Row>& ch
     rows.push_back(&*row);
   }
   const std::string chooser = "kernel of " + offer_name(table.front().kernel, table.front().form);
+  const size_t choices = ctx.program().form_choices.size();
   const size_t tuned = take_form(ctx, chooser, forms, best);
   notes[best]->taken = false;
   notes[tuned]->taken = true;
   choice.row = rows[tuned];
+  return ctx.program().form_choices.size() > choices && ctx.program().form_choices.back().is_tuned;
 }
 
-// Chooses, then emits once.
+// Which rows of a table serve which sizes of a problem.
+template <typename Row, typename Problem>
+class RowsBySize {
+ public:
+  RowsBySize(const OfferContext& at, std::span<const Row> table, const Problem& problem,
+             const Dim& size)
+      : at_(at), table_(table), problem_(problem), size_(size), sizes_(alternate_sizes(size)) {
+    for (const int64_t most : sizes_) problems_.push_back(at_size(problem, most));
+    for (size_t i = 1; i < sizes_.size(); ++i)
+      next_above_.push_back(at_size(problem, sizes_[i] + size.known_factor()));
+  }
+
+  // The stretches of sizes with the rows that serve them, `plain` where one serves all.
+  [[nodiscard]] std::vector<Stretch> choose_rows(const Row& plain) const {
+    std::vector<Choice<Row>> best;
+    std::vector<double> least;
+    for (const Problem& problem : problems_) {
+      best.push_back(choose(table_, at_, problem));
+      if (best.back().row == nullptr) return {};
+      least.push_back(best.back().microseconds);
+    }
+    std::vector<TimesFrom> times;
+    for (const Row& row : table_) times.push_back(times_of(row, best));
+    return choose_alternates(times, least, static_cast<size_t>(&plain - table_.data()));
+  }
+
+  [[nodiscard]] ServedSizes served(std::span<const Stretch> stretches, size_t number) const {
+    return served_by(size_, sizes_, stretches, number);
+  }
+  // As the stretch's row is given it. Of a single size everything is known.
+  [[nodiscard]] Problem problem_of(std::span<const Stretch> stretches, size_t number) const {
+    const size_t first = stretches[number].first_size;
+    return is_single(first) ? problems_[first] : for_sizes(problem_, served(stretches, number));
+  }
+  [[nodiscard]] const Problem& at_largest(const Stretch& stretch) const {
+    return problems_[stretch.first_size];
+  }
+
+ private:
+  // No stretch of more than the least size begins with it.
+  [[nodiscard]] bool is_single(size_t from) const {
+    return from > 0 && sizes_[from] == size_.range().least && is_least_once(size_);
+  }
+
+  [[nodiscard]] bool is_taken(const Row& row, const Problem& problem) const {
+    if (row.is_for != nullptr && !row.is_for(at_.device())) return false;
+    return offer_exclusion(at_, row.kernel, row.form).empty() &&
+           (row.takes_free_sizes || !has_free_sizes(problem)) && row.refusal(at_, problem).empty();
+  }
+
+  // `best`: what is taken at each size alone.
+  [[nodiscard]] TimesFrom times_of(const Row& row, std::span<const Choice<Row>> best) const {
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    // Rows of a higher rank are slower than those of the lowest one, whatever estimates say.
+    constexpr double kOfRank = 1.25;
+    const size_t count = sizes_.size();
+    TimesFrom times(count, std::vector<double>(count, kNever));
+    for (size_t from = 0; from < count; ++from) {
+      // What another table or the library computes is no dispatch.
+      if (from > 0 && !row.kernel) break;
+      ServedSizes served{.size = size_};
+      if (from > 0) served.most = sizes_[from];
+      if (!is_taken(row, is_single(from) ? problems_[from] : for_sizes(problem_, served)) ||
+          !is_taken(row, problems_[from]))
+        continue;
+      for (size_t i = from; i < count; ++i) {
+        if (!is_taken(row, problems_[i])) break;
+        if (i + 1 < count && !is_taken(row, next_above_[i])) break;
+        times[from][i] = row.microseconds_of == nullptr
+                             ? row.microseconds(at_, problems_[i])
+                             : row.microseconds_of(at_, problems_[from], problems_[i]);
+        if (row.rank > best[i].row->rank)
+          times[from][i] = std::max(times[from][i], kOfRank * best[i].microseconds);
+      }
+    }
+    return times;
+  }
+
+  const OfferContext& at_;
+  const std::span<const Row> table_;
+  const Problem& problem_;
+  const Dim size_;
+  const std::vector<int64_t> sizes_;
+  std::vector<Problem> problems_;    // at each size
+  std::vector<Problem> next_above_;  // at the least size above each but the first
+};
+
+// Emits the rows of the stretches one behind the other, that of the largest sizes first.
+template <typename Row, typename Problem>
+bool emit_alternates(LowerContext& ctx, std::span<const Row> table,
+                     const RowsBySize<Row, Problem>& rows, std::span<const Stretch> stretches) {
+  Program& program = ctx.program();
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const Row& row = table[stretches[i].form];
+    const size_t first_step = program.steps.size();
+    const size_t first_choice = program.form_choices.size();
+    if (!row.emit(ctx, rows.problem_of(stretches, i))) return false;
+    // A tuner times what runs at the bound.
+    if (i > 0) program.form_choices.resize(first_choice);
+    serve(program, first_step, rows.served(stretches, i));
+    Choice<Row> choice = choose(table, ctx, rows.at_largest(stretches[i]));
+    for (OfferNote& note : choice.notes)
+      note.taken = note.kernel == offer_name(row.kernel, row.form);
+    note_offers(program, first_step, row.kernel, std::move(choice.notes));
+  }
+  return true;
+}
+
+// Chooses, then emits once, or the alternates of sizes that a run gives.
 template <typename Row, typename Problem>
 bool lower_by_offers(LowerContext& ctx, std::span<const Row> table, const Problem& problem) {
   Choice<Row> choice = choose(table, ctx, problem);
   if (choice.row == nullptr) return fail_for_offers(ctx, choice.notes);
-  choose_tuned(ctx, table, choice);
+  const bool is_named = choose_named(ctx, table, choice);
+  if constexpr (HasAlternates<Problem>) {
+    if (const std::optional<Dim> size = is_named ? std::nullopt : sizing(problem)) {
+      const RowsBySize<Row, Problem> rows(ctx, table, problem, *size);
+      const std::vector<Stretch> stretches = rows.choose_rows(*choice.row);
+      if (stretches.size() > 1) return emit_alternates(ctx, table, rows, stretches);
+    }
+  }
   const size_t first_step = ctx.program().steps.size();
   if (!choice.row->emit(ctx, problem)) return false;
   note_offers(ctx.program(), first_step, choice.row->kernel, std::move(choice.notes));

@@ -3,6 +3,7 @@
 #include "compiler/ops/product/matmul_coop_lower.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "compiler/ops/lowering/forms.h"
@@ -10,6 +11,7 @@
 #include "compiler/ops/product/matmul_splits.h"
 #include "compiler/support/checked.h"
 #include "compiler/support/sampled_sizes.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -187,11 +189,35 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
 
 }  // namespace
 
+namespace {
+
+// How much longer copies in pieces of less than 16 bytes make it.
+double slowdown(const OfferContext& at, const Product& product) {
+  const OperandPieces pieces = operand_pieces(at, product);
+  return pieces.a.are_widest() && pieces.b.are_widest() ? 1 : 2;
+}
+
+}  // namespace
+
 double coop_time(const OfferContext& at, const FusedProduct& fused) {
-  constexpr double kNarrowCopies = 2;  // operands in pieces of less than 16 bytes
-  const OperandPieces pieces = operand_pieces(at, fused.product);
-  const double time = choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
-  return pieces.a.are_widest() && pieces.b.are_widest() ? time : kNarrowCopies * time;
+  return slowdown(at, fused.product) *
+         choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
+}
+
+double coop_time_of(const OfferContext& at, const FusedProduct& largest,
+                    const FusedProduct& fused) {
+  const CoopProblem problem = coop_problems(at, fused.product).front();
+  CoopChoice choice = choose_coop(coop_problems(at, largest.product), at.device());
+  if (choice.splits == 1) {
+    choice.microseconds = std::numeric_limits<double>::infinity();
+    for (const auto& candidate : coop_candidates(problem, {&problem.m, 1}, at.device()))
+      choice.microseconds = std::min(choice.microseconds, candidate.front().microseconds);
+  } else {
+    choice.groups = ceil_div(problem.m, choice.tile.m) * ceil_div(problem.n, choice.tile.n) *
+                    choice.splits * problem.batches;
+    choice.microseconds = coop_microseconds(problem, choice, at.device());
+  }
+  return slowdown(at, fused.product) * choice.microseconds;
 }
 
 double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64_t n, int64_t k,
@@ -200,7 +226,10 @@ double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
-  return emit(ctx, fused.product, coop_problems(ctx, fused.product), nullptr);
+  std::vector<CoopProblem> sizes = coop_problems(ctx, fused.product);
+  // Fewer lines have forms, or alternates.
+  if (has_free_lines(fused.product)) sizes.resize(1);
+  return emit(ctx, fused.product, sizes, nullptr);
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {

@@ -18,6 +18,8 @@ bool coop_multiplies(const OfferContext& at, DType dtype);
 // sums where k is split.
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused);
 double coop_time(const OfferContext& at, const FusedProduct& fused);
+// The same of what is emitted for the lines up to those of `largest`: splits of the depth stay.
+double coop_time_of(const OfferContext& at, const FusedProduct& largest, const FusedProduct& fused);
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/alternates.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/product_offers.h"
 #include "compiler/support/check.h"
@@ -127,6 +128,49 @@ bool has_free_sizes(const FusedProduct& fused) {
 bool has_free_lines(const Product& product) {
   return product.m.is_free() && !product.n.is_free() && !product.k.is_free() &&
          !batch_count(product).is_free();
+}
+
+std::optional<Dim> sizing(const FusedProduct& fused) {
+  return has_free_lines(fused.product) ? std::optional(fused.product.m) : std::nullopt;
+}
+
+FusedProduct at_size(const FusedProduct& fused, int64_t most) {
+  const SizesAt at(fused.product.m, most);
+  const auto fix_operand = [&at](ProductOperand& operand) {
+    at.fix(operand.ref);
+    at.fix(operand.batch);
+    at.fix(operand.line);
+    at.fix(operand.depth);
+  };
+  const auto fix_added = [&at](std::optional<AddedOperand>& added) {
+    if (!added) return;
+    at.fix(added->ref);
+    at.fix(added->batch);
+    at.fix(added->m);
+    at.fix(added->n);
+  };
+  FusedProduct fixed = fused;
+  Product& product = fixed.product;
+  at.fix(product.m);
+  fix_operand(product.a);
+  fix_operand(product.b);
+  fix_added(product.bias);
+  fix_added(product.residual);
+  at.fix(product.y);
+  if (product.y_lines) {
+    at.fix(product.y_lines->batch);
+    at.fix(product.y_lines->line);
+  }
+  if (fixed.norm && fixed.norm->gamma) at.fix(*fixed.norm->gamma);
+  if (fixed.second) fix_operand(*fixed.second);
+  fix_added(fixed.second_bias);
+  return fixed;
+}
+
+FusedProduct for_sizes(const FusedProduct& fused, const ServedSizes& served) {
+  FusedProduct part = fused;
+  part.product.m = within(served);
+  return part;
 }
 
 DType accumulator_of(DType operand) {

@@ -74,6 +74,11 @@ bool has_free_sizes(const FusedProduct& fused);
 // Whether a run gives its lines m and nothing else.
 bool has_free_lines(const Product& product);
 
+// Alternates by lines (lowering/alternates.h).
+std::optional<Dim> sizing(const FusedProduct& fused);
+FusedProduct at_size(const FusedProduct& fused, int64_t most);
+FusedProduct for_sizes(const FusedProduct& fused, const ServedSizes& served);
+
 // f32, f64 or i32: the type in which products of these operands accumulate.
 DType accumulator_of(DType operand);
 // The kernels need one axis of stride 1 (or of a single element).

@@ -13,6 +13,7 @@
 #include "compiler/ops/product/matmul_vectors.h"
 #include "compiler/ops/product/product_words.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -123,6 +124,20 @@ std::string tiles_refusal(const OfferContext&, const FusedProduct& fused) {
 double tiles_time(const OfferContext& at, const FusedProduct& fused) {
   return at.device().step_microseconds +
          choose_tile(size_of(fused.product), limits_of(fused.product), at.device()).microseconds;
+}
+
+double tiles_time_of(const OfferContext& at, const FusedProduct& largest,
+                     const FusedProduct& fused) {
+  const ProductSize size = size_of(fused.product);
+  TileLimits limits = limits_of(fused.product);
+  TileChoice choice = choose_tile(size_of(largest.product), limits, at.device());
+  if (choice.splits == 1) {
+    limits.allow_splits = false;
+    choice = choose_tile(size, limits, at.device());
+  }
+  choice.tiles = ceil_div(size.m, choice.tile.m) * ceil_div(size.n, choice.tile.n);
+  choice.groups = choice.tiles * choice.splits * size.batches;
+  return at.device().step_microseconds + tile_microseconds(size, choice, at.device());
 }
 
 namespace {

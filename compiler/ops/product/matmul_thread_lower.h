@@ -15,6 +15,9 @@ bool emit_vectors(LowerContext& ctx, const FusedProduct& fused);
 
 std::string tiles_refusal(const OfferContext& at, const FusedProduct& fused);
 double tiles_time(const OfferContext& at, const FusedProduct& fused);
+// The same of what is emitted for the lines up to those of `largest`: splits of the depth stay.
+double tiles_time_of(const OfferContext& at, const FusedProduct& largest,
+                     const FusedProduct& fused);
 bool emit_tiles(LowerContext& ctx, const FusedProduct& fused);
 
 }  // namespace rlx
