@@ -2,6 +2,8 @@
 // Products of a free number of lines: kernels of each part of the range, and their ends.
 #include <set>
 
+#include "compiler/compile.h"
+#include "compiler/dispatch/target.h"
 #include "runtime/plan/free_sizes.h"
 #include "tests/free_dims/free_network.h"
 
@@ -68,6 +70,39 @@ TEST_CASE("products of few and of many lines have kernels of their own", "[alter
     }
   }
   CHECK(validation_messages().empty());
+}
+
+TEST_CASE("attention and products of free sizes have kernels on every target", "[alternates]") {
+  const std::string text = R"({"rlx_graph": 1,
+    "symbols": [{"name": "batch", "min": 1, "max": 8}, {"name": "seq", "min": 1, "max": 256},
+                {"name": "keys", "min": 1, "max": 512}],
+    "inputs": [{"name": "x", "dtype": "TYPE", "shape": ["batch", "seq", 12, 32]},
+               {"name": "k", "dtype": "TYPE", "shape": ["batch", "keys", 12, 32]},
+               {"name": "s", "dtype": "TYPE", "shape": ["batch", "seq", 384]}],
+    "params": [{"name": "w", "dtype": "TYPE", "shape": [384, 384], "data": {"splat": 0.5}}],
+    "nodes": [
+      {"op": "attention", "inputs": ["x", "x", "x"], "outputs": ["own"],
+       "attributes": {"num_heads": 12, "head_dim": 32}},
+      {"op": "attention", "inputs": ["x", "k", "k"], "outputs": ["other"],
+       "attributes": {"num_heads": 12, "head_dim": 32}},
+      {"op": "matmul", "inputs": ["s", "w"], "outputs": ["y"]}],
+    "outputs": ["own", "other", "y"]})";
+  for (const std::string dtype : {"f32", "f16"}) {
+    std::string typed = text;
+    for (size_t at = typed.find("TYPE"); at != std::string::npos; at = typed.find("TYPE"))
+      typed.replace(at, 4, dtype);
+    for (const Target& target : all_targets()) {
+      INFO(target.name << " " << dtype);
+      CompileOptions options;
+      options.targets = {std::string(target.name)};
+      Diagnostics diagnostics;
+      const auto steps = estimate_steps(
+          bound_to(typed, {}, {{"batch", {1, 8, 1}}, {"seq", {1, 256, 1}}, {"keys", {1, 512, 1}}}),
+          options, diagnostics);
+      INFO(diagnostics.text());
+      CHECK(steps.has_value());
+    }
+  }
 }
 
 }  // namespace rlx::test

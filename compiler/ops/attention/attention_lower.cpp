@@ -187,6 +187,19 @@ double tiles_time(const OfferContext& at, const AttentionCall& call) {
   return at.device().is_cpu() ? bound : step + kOfBound * (bound - step);
 }
 
+// The same of what is emitted for the queries up to those of `largest`, of whose tiles the last one
+// is not full.
+double tiles_time_of(const OfferContext& at, const AttentionCall& largest,
+                     const AttentionCall& call) {
+  const Tiling tiling =
+      choose_tiling(largest.problem, attention_arithmetic(largest.operands), at.device().full);
+  const auto queries = static_cast<double>(call.problem.q_tokens.bound());
+  const auto computed =
+      static_cast<double>(round_up(call.problem.q_tokens.bound(), tiling.tile_queries()));
+  const double step = at.device().step_microseconds;
+  return step + (tiles_time(at, call) - step) * computed / queries;
+}
+
 constexpr std::array kAttentionOffers = {
     // Matrix units are several times faster than threads, so they take what they can.
     Offer<AttentionCall>{.kernel = KernelId::attention_mma,
@@ -226,7 +239,8 @@ constexpr std::array kAttentionOffers = {
         .refusal = [](const OfferContext&, const AttentionCall&) { return std::string(); },
         .microseconds = tiles_time,
         .emit = emit_attention,
-        .takes_free_sizes = true},
+        .takes_free_sizes = true,
+        .microseconds_of = tiles_time_of},
 };
 
 }  // namespace

@@ -102,8 +102,9 @@ double attention_mma_time_of(const OfferContext& at, const AttentionCall& larges
   const DType dtype = call.operands.q.ref.dtype();
   const AttentionMmaTiling tiling = choose_attention_mma_tiling(
       sampled_problems(simplified(largest.problem, largest.operands)), dtype, at.device());
-  return attention_mma_microseconds(simplified(call.problem, call.operands), dtype, at.device(),
-                                    tiling);
+  const AttentionProblem problem =
+      sampled_problems(simplified(call.problem, call.operands)).front();
+  return attention_mma_microseconds(problem, dtype, at.device(), tiling);
 }
 
 bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {

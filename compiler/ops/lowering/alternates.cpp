@@ -12,9 +12,9 @@
 namespace rlx {
 namespace {
 
-constexpr size_t kMostAlternates = 3;
+constexpr size_t kMostAlternates = 5;
 // What another alternate must gain where it changes the kernel, in the mean of the factors.
-constexpr double kWorth = 1.08;
+constexpr double kWorth = 1.03;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Stretches with the time at each size.

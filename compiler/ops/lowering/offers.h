@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -146,7 +148,7 @@ bool may_stand_for(const Row&, const Row&) {
 }
 
 // Takes the row that a tuner found to be the fastest of those that may stand for the chosen one.
-// Whether the user or the tuner named the row.
+// Returns whether the user or the tuner named the row.
 template <typename Row>
 bool choose_named(LowerContext& ctx, std::span<const Row> table, Choice<Row>& choice) {
   const auto taken = std::ranges::find_if(choice.notes, &OfferNote::taken);
@@ -196,6 +198,7 @@ class RowsBySize {
     }
     std::vector<TimesFrom> times;
     for (const Row& row : table_) times.push_back(times_of(row, best));
+    leave_to_lowest_rank(times);
     return choose_alternates(times, least, static_cast<size_t>(&plain - table_.data()));
   }
 
@@ -223,9 +226,25 @@ class RowsBySize {
            (row.takes_free_sizes || !has_free_sizes(problem)) && row.refusal(at_, problem).empty();
   }
 
+  // Rows of a higher rank do not serve sizes that one of a lower rank serves, as in fixed plans;
+  // but for what serves a single size alone, others may serve that too.
+  void leave_to_lowest_rank(std::vector<TimesFrom>& times) const {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      for (size_t from = 0; from <= i; ++from) {
+        if (is_single(from)) continue;
+        std::optional<uint8_t> lowest;
+        for (size_t row = 0; row < table_.size(); ++row) {
+          const bool serves = std::isfinite(times[row][from][i]);
+          if (serves && (!lowest || table_[row].rank < *lowest)) lowest = table_[row].rank;
+        }
+        for (size_t row = 0; row < table_.size(); ++row)
+          if (lowest && table_[row].rank > *lowest) times[row][from][i] = kNever;
+      }
+    }
+  }
+
   // `best`: what is taken at each size alone.
   [[nodiscard]] TimesFrom times_of(const Row& row, std::span<const Choice<Row>> best) const {
-    constexpr double kNever = std::numeric_limits<double>::infinity();
     // Rows of a higher rank are slower than those of the lowest one, whatever estimates say.
     constexpr double kOfRank = 1.25;
     const size_t count = sizes_.size();
@@ -250,6 +269,8 @@ class RowsBySize {
     }
     return times;
   }
+
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   const OfferContext& at_;
   const std::span<const Row> table_;
