@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/cuda/cu_graph.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx::cuda {
 namespace {
@@ -138,7 +140,8 @@ Status create_layout(const BlasLibrary& library, const MatrixShape& shape, uint6
       "cublasLtMatrixLayoutSetAttribute");
 }
 
-Status create_layouts(const BlasLibrary& library, const fb::LibraryGemm& gemm,
+// With `lines` instead of the product's own.
+Status create_layouts(const BlasLibrary& library, const fb::LibraryGemm& gemm, uint64_t lines,
                       PreparedGemm& prepared) {
   const auto stored = [](bool transposed, uint64_t rows, uint64_t columns, uint8_t dtype,
                          uint64_t pitch, uint64_t batch_stride) {
@@ -149,7 +152,7 @@ Status create_layouts(const BlasLibrary& library, const fb::LibraryGemm& gemm,
                        .batch_stride = batch_stride};
   };
   RLX_RETURN_IF_ERROR(create_layout(library,
-                                    stored(gemm.a_transposed(), gemm.m(), gemm.k(), gemm.a_dtype(),
+                                    stored(gemm.a_transposed(), lines, gemm.k(), gemm.a_dtype(),
                                            gemm.a_pitch(), gemm.a_batch_stride()),
                                     gemm.batch(), prepared.a));
   RLX_RETURN_IF_ERROR(create_layout(library,
@@ -159,13 +162,13 @@ Status create_layouts(const BlasLibrary& library, const fb::LibraryGemm& gemm,
   const bool residual = gemm.has_residual();
   RLX_RETURN_IF_ERROR(
       create_layout(library,
-                    stored(false, gemm.m(), gemm.n(), gemm.y_dtype(),
+                    stored(false, lines, gemm.n(), gemm.y_dtype(),
                            residual ? gemm.residual_pitch() : gemm.y_pitch(),
                            residual ? gemm.residual_batch_stride() : gemm.y_batch_stride()),
                     gemm.batch(), prepared.residual));
   return create_layout(
       library,
-      stored(false, gemm.m(), gemm.n(), gemm.y_dtype(), gemm.y_pitch(), gemm.y_batch_stride()),
+      stored(false, lines, gemm.n(), gemm.y_dtype(), gemm.y_pitch(), gemm.y_batch_stride()),
       gemm.batch(), prepared.y);
 }
 
@@ -223,6 +226,12 @@ bool has_gemm(const fb::Entry& entry) {
                      [](const fb::Step& step) { return step.kind() == fb::StepKind::LibraryGemm; });
 }
 
+// The next of 2^n and 3 * 2^n.
+uint64_t lines_asked_for(uint64_t lines) {
+  const uint64_t step = std::max<uint64_t>(std::bit_floor(lines) / 2, 1);
+  return ceil_div(lines, step) * step;
+}
+
 std::string shape_text(const fb::LibraryGemm& gemm) {
   return text_of(gemm.batch(), " products of ", gemm.m(), " x ", gemm.k(), " and ", gemm.k(), " x ",
                  gemm.n());
@@ -249,6 +258,8 @@ Status GemmSet::at_binding(Context& context, const PlanView& plan, const fb::Ent
   GemmSet made;
   made.library_ = library_;
   made.library_text_ = library_text_;
+  made.answers_ = answers_;
+  made.is_binding_ = true;
   if (has_gemm(entry)) RLX_RETURN_IF_ERROR(made.add(context, plan, entry, false));
   set = std::move(made);
   return {};
@@ -257,18 +268,18 @@ Status GemmSet::at_binding(Context& context, const PlanView& plan, const fb::Ent
 Status GemmSet::add(Context& context, const PlanView& plan, const fb::Entry& entry,
                     bool require_tuned) {
   const std::span<const fb::Step> steps = PlanView::steps(entry);
-  Answers answers;
   for (uint32_t s = 0; s < steps.size(); ++s) {
     if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
     const Key key{.entry = &entry, .step = s};
     PreparedGemm& gemm = gemms_[key];
     order_.push_back(key);
-    const Status status = prepare(entry, s, context.info.name, answers, gemm);
-    const std::string where = plan.describe_step(entry, s);
-    if (!status.ok()) return {status.code(), text_of(where, ": ", status.message())};
+    const Status status = prepare(entry, s, context.info.name, gemm);
+    if (!status.ok())
+      return {status.code(), text_of(plan.describe_step(entry, s), ": ", status.message())};
     if (require_tuned && !gemm.tuned) {
-      return unsuitable(text_of(where, " has no algorithm chosen for ", context.info.name, " and ",
-                                library_text(), gemm.note.empty() ? "" : ": ", gemm.note,
+      return unsuitable(text_of(plan.describe_step(entry, s), " has no algorithm chosen for ",
+                                context.info.name, " and ", library_text(),
+                                gemm.note.empty() ? "" : ": ", gemm.note,
                                 "; run rlxc tune on this device"));
     }
     texts_[&steps[s]] = text_of(library_text(), gemm.tuned ? ", tuned" : ", by its heuristic",
@@ -278,21 +289,21 @@ Status GemmSet::add(Context& context, const PlanView& plan, const fb::Entry& ent
 }
 
 Status GemmSet::prepare(const fb::Entry& entry, uint32_t step, const std::string& device,
-                        Answers& answers, PreparedGemm& gemm) const {
+                        PreparedGemm& gemm) {
   const fb::LibraryGemm& record = gemm_of(entry, PlanView::steps(entry)[step]);
   for (const uint8_t dtype : {record.a_dtype(), record.b_dtype(), record.y_dtype()}) {
     if (library_type(dtype) < 0)
       return unsuitable("cuBLASLt computes products of f32, f16, bf16 and f64 here");
   }
   gemm.record = &record;
-  RLX_RETURN_IF_ERROR(create_layouts(*library_, record, gemm));
-  return choose(entry, step, device, answers, gemm);
+  RLX_RETURN_IF_ERROR(create_layouts(*library_, record, record.m(), gemm));
+  return choose(entry, step, device, gemm);
 }
 
-GemmSet::Question GemmSet::question_of(const fb::Entry& entry, uint32_t step) {
+GemmSet::Question GemmSet::question_of(const fb::Entry& entry, uint32_t step, uint64_t lines) {
   const fb::Step& record = PlanView::steps(entry)[step];
   const fb::LibraryGemm& gemm = gemm_of(entry, record);
-  Question question = {gemm.m(),
+  Question question = {lines,
                        gemm.n(),
                        gemm.k(),
                        gemm.batch(),
@@ -319,8 +330,52 @@ GemmSet::Question GemmSet::question_of(const fb::Entry& entry, uint32_t step) {
   return question;
 }
 
+Status GemmSet::is_taken(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm,
+                         bool& taken) const {
+  OwnedProduct product;
+  RLX_RETURN_IF_ERROR(create_product(*library_, *gemm.record, stand_in_bias(entry, step), product));
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = library_->api.cublasLtMatmulAlgoCheck(
+      library_->handle, product.get(), gemm.b.get(), gemm.a.get(), gemm.residual.get(),
+      gemm.y.get(), &gemm.algorithm, &result);
+  taken = status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= gemm.record->workspace_bytes();
+  return {};
+}
+
+Status GemmSet::ask(const fb::Entry& entry, uint32_t step, uint64_t lines,
+                    PreparedGemm& gemm) const {
+  const std::lock_guard lock(answers_->mutex);
+  const Question question = question_of(entry, step, lines);
+  const auto known = answers_->algorithms.find(question);
+  if (known != answers_->algorithms.end()) {
+    gemm.algorithm = known->second;
+    return {};
+  }
+  PreparedGemm asked;
+  asked.record = gemm.record;
+  RLX_RETURN_IF_ERROR(create_layouts(*library_, *gemm.record, lines, asked));
+  std::vector<cublasLtMatmulHeuristicResult_t> results;
+  RLX_RETURN_IF_ERROR(query(entry, step, asked, 1, results));
+  gemm.algorithm = answers_->algorithms[question] = results.front().algo;
+  return {};
+}
+
+Status GemmSet::choose_for_binding(const fb::Entry& entry, uint32_t step, PreparedGemm& gemm) {
+  const uint64_t lines = gemm.record->m();
+  const auto [own, is_new] = of_binding_.try_emplace(question_of(entry, step, lines));
+  if (is_new) {
+    RLX_RETURN_IF_ERROR(ask(entry, step, lines_asked_for(lines), gemm));
+    bool taken = false;
+    RLX_RETURN_IF_ERROR(is_taken(entry, step, gemm, taken));
+    if (!taken) RLX_RETURN_IF_ERROR(ask(entry, step, lines, gemm));
+    own->second = gemm.algorithm;
+  }
+  gemm.algorithm = own->second;
+  return {};
+}
+
 Status GemmSet::choose(const fb::Entry& entry, uint32_t step, const std::string& device,
-                       Answers& answers, PreparedGemm& gemm) const {
+                       PreparedGemm& gemm) {
   const fb::LibraryGemm& record = *gemm.record;
   const auto* stored = record.algorithm();
   if (stored != nullptr && stored->size() == sizeof gemm.algorithm) {
@@ -328,28 +383,16 @@ Status GemmSet::choose(const fb::Entry& entry, uint32_t step, const std::string&
     const std::string_view tuned_library = PlanView::text(record.tuned_library());
     if (tuned_device == device && tuned_library == library_text()) {
       std::memcpy(&gemm.algorithm, stored->data(), sizeof gemm.algorithm);
-      OwnedProduct product;
-      RLX_RETURN_IF_ERROR(create_product(*library_, record, stand_in_bias(entry, step), product));
-      cublasLtMatmulHeuristicResult_t result{};
-      const cublasStatus_t status = library_->api.cublasLtMatmulAlgoCheck(
-          library_->handle, product.get(), gemm.b.get(), gemm.a.get(), gemm.residual.get(),
-          gemm.y.get(), &gemm.algorithm, &result);
-      gemm.tuned =
-          status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= record.workspace_bytes();
+      RLX_RETURN_IF_ERROR(is_taken(entry, step, gemm, gemm.tuned));
       if (gemm.tuned) return {};
       gemm.note = "the library does not know the algorithm that the plan names";
     } else {
       gemm.note = text_of("tuned on ", tuned_device, " with ", tuned_library);
     }
   }
-  const auto [answer, is_new] = answers.try_emplace(question_of(entry, step));
-  if (is_new) {
-    std::vector<cublasLtMatmulHeuristicResult_t> results;
-    RLX_RETURN_IF_ERROR(query(entry, step, gemm, 1, results));
-    answer->second = results.front().algo;
-  }
-  gemm.algorithm = answer->second;
-  return {};
+  // Batches lie apart by strides that leave no room for more lines.
+  return is_binding_ && record.batch() <= 1 ? choose_for_binding(entry, step, gemm)
+                                            : ask(entry, step, record.m(), gemm);
 }
 
 Status GemmSet::query(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm,

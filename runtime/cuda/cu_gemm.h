@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,9 @@ class GemmSet {
   // Does nothing for a plan without library products. The context is current.
   static Status create(Context& context, const PlanView& plan, bool require_tuned, GemmSet& set);
 
-  // The products of an entry of the same plan at other sizes; `plan` holds the entry.
+  // The products of an entry of the same plan at other sizes; `plan` holds the entry. A product is
+  // computed by what the library takes for the next 2^n or 3 * 2^n of lines: so it is asked, and
+  // loads kernels, for a few of them alone.
   Status at_binding(Context& context, const PlanView& plan, const fb::Entry& entry,
                     GemmSet& set) const;
 
@@ -64,14 +67,23 @@ class GemmSet {
   // What the library's choice for a product depends on, and what it chose: networks have many
   // products of one kind, and asking takes tens of microseconds.
   using Question = std::vector<uint64_t>;
-  using Answers = std::map<Question, cublasLtMatmulAlgo_t>;
+  struct Answers {
+    std::mutex mutex;
+    std::map<Question, cublasLtMatmulAlgo_t> algorithms;
+  };
 
   Status add(Context& context, const PlanView& plan, const fb::Entry& entry, bool require_tuned);
-  Status prepare(const fb::Entry& entry, uint32_t step, const std::string& device, Answers& answers,
-                 PreparedGemm& gemm) const;
-  Status choose(const fb::Entry& entry, uint32_t step, const std::string& device, Answers& answers,
-                PreparedGemm& gemm) const;
-  static Question question_of(const fb::Entry& entry, uint32_t step);
+  Status prepare(const fb::Entry& entry, uint32_t step, const std::string& device,
+                 PreparedGemm& gemm);
+  Status choose(const fb::Entry& entry, uint32_t step, const std::string& device,
+                PreparedGemm& gemm);
+  Status choose_for_binding(const fb::Entry& entry, uint32_t step, PreparedGemm& gemm);
+  // By the library's heuristic, for the product with `lines` instead of its own.
+  Status ask(const fb::Entry& entry, uint32_t step, uint64_t lines, PreparedGemm& gemm) const;
+  // Whether the library takes the algorithm for the product, in the plan's workspace.
+  Status is_taken(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm,
+                  bool& taken) const;
+  static Question question_of(const fb::Entry& entry, uint32_t step, uint64_t lines);
   Status query(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm, uint32_t most,
                std::vector<cublasLtMatmulHeuristicResult_t>& results) const;
   [[nodiscard]] const PreparedGemm& at(const fb::Entry& entry, uint32_t step) const {
@@ -79,6 +91,9 @@ class GemmSet {
   }
 
   std::shared_ptr<const BlasLibrary> library_;
+  std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // of the plan
+  bool is_binding_ = false;
+  std::map<Question, cublasLtMatmulAlgo_t> of_binding_;  // of one: by their own lines
   std::string library_text_;
   std::map<Key, PreparedGemm> gemms_;
   std::vector<Key> order_;  // of the plan
