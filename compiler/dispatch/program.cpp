@@ -313,7 +313,7 @@ Dim of_words(const Dim& size, const Specialization& specialization,
     FreeSymbol word = symbol;
     word.index = specialization.size_positions.at(slot);
     word.name = "word " + std::to_string(slot);
-    return word;
+    return Dim::of(word);
   });
 }
 

@@ -43,9 +43,7 @@ std::optional<int64_t> value_above_bound(const Dim& size) {
   for (const auto& [index, symbol] : symbols) values[index] = values_of(symbol, each);
   for (bool is_done = false; !is_done;) {
     const auto tried = [&](const FreeSymbol& symbol) {
-      FreeSymbol fixed = symbol;
-      fixed.minimum = fixed.maximum = values.at(symbol.index).at(at[symbol.index]);
-      return fixed;
+      return Dim(values.at(symbol.index).at(at[symbol.index]));
     };
     const int64_t value = with_symbols(size, tried).bound();
     if (value > size.bound()) return value;

@@ -540,10 +540,10 @@ std::optional<Dim> checked_product(const Dim& a, const Dim& b) {
   return a * b;
 }
 
-Dim with_symbols(const Dim& size, const std::function<FreeSymbol(const FreeSymbol&)>& other) {
+Dim with_symbols(const Dim& size, const std::function<Dim(const FreeSymbol&)>& other) {
   const Dim::Expression* expression = size.expression();
   if (expression == nullptr) return size;
-  if (expression->op == Dim::Op::Symbol) return Dim::of(other(expression->symbol));
+  if (expression->op == Dim::Op::Symbol) return other(expression->symbol);
   const Dim a = with_symbols(expression->a, other);
   const Dim b = with_symbols(expression->b, other);
   switch (expression->op) {

@@ -242,8 +242,8 @@ struct Dim::Expression {
 // a * b; nullopt where it is no 64-bit number at some value of the symbols.
 std::optional<Dim> checked_product(const Dim& a, const Dim& b);
 
-// The size with other symbols in the places of its own.
-Dim with_symbols(const Dim& size, const std::function<FreeSymbol(const FreeSymbol&)>& other);
+// The size with other symbols, or numbers, in the places of its symbols.
+Dim with_symbols(const Dim& size, const std::function<Dim(const FreeSymbol&)>& other);
 // Calls visit(symbol) for every symbol of the size, for each place where it stands.
 void for_each_symbol(const Dim& size, const std::function<void(const FreeSymbol&)>& visit);
 

@@ -8,10 +8,7 @@ int64_t SampledSizes::value(const Dim& size) const {
   if (!size.is_free()) return size.bound();
   const auto sampled = [this](const FreeSymbol& symbol) {
     const int64_t above = std::max(symbol.maximum >> halvings_, symbol.minimum) - symbol.minimum;
-    FreeSymbol at = symbol;
-    at.maximum = symbol.minimum + above / symbol.multiple_of * symbol.multiple_of;
-    at.minimum = at.maximum;
-    return at;
+    return Dim(symbol.minimum + above / symbol.multiple_of * symbol.multiple_of);
   };
   return with_symbols(size, sampled).bound();
 }

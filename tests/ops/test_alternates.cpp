@@ -121,6 +121,9 @@ TEST_CASE("the sizes of a problem where one of them is at most a number") {
   const Dim batch = Dim::of({.index = 1, .name = "batch", .minimum = 1, .maximum = 8});
   CHECK(SizesAt(seq, 128).value(batch * seq) == batch * 128);
   CHECK(SizesAt(seq, 128).value(batch) == batch);
+  // Nothing of a plan's sizes is left of the symbol: they are proven at its maximum too.
+  for_each_symbol(SizesAt(seq, 128).value(seq + batch),
+                  [](const FreeSymbol& symbol) { CHECK(symbol.index == 1); });
   const int64_t lines = SizesAt(batch * seq, 1000).value(batch * seq).bound();
   CHECK(lines <= 1000);
   CHECK(lines > 800);

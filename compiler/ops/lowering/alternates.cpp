@@ -67,19 +67,18 @@ double gain_of(const std::vector<double>& times, const std::vector<double>& othe
   return count == 0 ? 1 : sum / static_cast<double>(count);
 }
 
-// Each symbol `steps` of `most_steps` of the way from its least value to its largest.
+// The symbol `steps` of kMostSteps of the way from its least value to its largest.
 constexpr int64_t kMostSteps = int64_t{1} << 31;
-FreeSymbol symbol_at(const FreeSymbol& symbol, int64_t steps) {
+int64_t symbol_at(const FreeSymbol& symbol, int64_t steps) {
   const int64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of;
   const auto taken = static_cast<int64_t>(std::floor(
       static_cast<double>(count) * static_cast<double>(steps) / static_cast<double>(kMostSteps)));
-  FreeSymbol at = symbol;
-  at.minimum = at.maximum = symbol.minimum + taken * symbol.multiple_of;
-  return at;
+  return symbol.minimum + taken * symbol.multiple_of;
 }
 
 int64_t value_at(const Dim& size, int64_t steps) {
-  return with_symbols(size, [steps](const FreeSymbol& s) { return symbol_at(s, steps); }).bound();
+  return with_symbols(size, [steps](const FreeSymbol& s) { return Dim(symbol_at(s, steps)); })
+      .bound();
 }
 
 // The most steps at which the size is at most `most`; 0 where there are none.
@@ -156,10 +155,8 @@ SizesAt::SizesAt(const Dim& by, int64_t most)
     : symbols_(symbols_of(by)), steps_(steps_up_to(by, most)) {}
 
 Dim SizesAt::value(const Dim& size) const {
-  const std::set<uint32_t> symbols = symbols_of(size);
-  if (std::ranges::includes(symbols_, symbols)) return value_at(size, steps_);
   return with_symbols(size, [this](const FreeSymbol& symbol) {
-    return symbols_.contains(symbol.index) ? symbol_at(symbol, steps_) : symbol;
+    return symbols_.contains(symbol.index) ? Dim(symbol_at(symbol, steps_)) : Dim::of(symbol);
   });
 }
 
@@ -177,10 +174,9 @@ bool is_least_once(const Dim& size) {
   const std::set<uint32_t> symbols = symbols_of(size);
   return std::ranges::all_of(symbols, [&size](uint32_t moved) {
     const Dim next = with_symbols(size, [moved](const FreeSymbol& symbol) {
-      FreeSymbol at = symbol_at(symbol, 0);
-      if (symbol.index == moved)
-        at.minimum = at.maximum = std::min(symbol.minimum + symbol.multiple_of, symbol.maximum);
-      return at;
+      return Dim(symbol.index == moved
+                     ? std::min(symbol.minimum + symbol.multiple_of, symbol.maximum)
+                     : symbol.minimum);
     });
     return next.bound() > value_at(size, 0);
   });
@@ -194,8 +190,8 @@ Dim within(const ServedSizes& served) {
     size = with_symbols(size, [steps](const FreeSymbol& symbol) {
       FreeSymbol narrowed = symbol;
       narrowed.minimum =
-          std::min(symbol_at(symbol, steps).maximum + symbol.multiple_of, symbol.maximum);
-      return narrowed;
+          std::min(symbol_at(symbol, steps) + symbol.multiple_of, symbol.maximum);
+      return Dim::of(narrowed);
     });
   }
   return served.most ? min(size, *served.most) : size;
