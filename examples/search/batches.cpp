@@ -15,7 +15,7 @@ constexpr size_t kFilledPart = 8;  // one of so many tokens of neighbours may st
 // The next of eight lengths between a power of two and the next: runs soon meet those again.
 size_t length_for(size_t tokens, size_t most) {
   const size_t step = std::max<size_t>(std::bit_floor(tokens) / 8, 1);
-  return std::min((tokens + step - 1) / step * step, most);
+  return std::min(((tokens - 1) | (step - 1)) + 1, most);  // a step is a power of two
 }
 
 }  // namespace
