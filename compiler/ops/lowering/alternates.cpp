@@ -189,8 +189,7 @@ Dim within(const ServedSizes& served) {
     const int64_t steps = steps_up_to(size, *served.above);
     size = with_symbols(size, [steps](const FreeSymbol& symbol) {
       FreeSymbol narrowed = symbol;
-      narrowed.minimum =
-          std::min(symbol_at(symbol, steps) + symbol.multiple_of, symbol.maximum);
+      narrowed.minimum = std::min(symbol_at(symbol, steps) + symbol.multiple_of, symbol.maximum);
       return Dim::of(narrowed);
     });
   }
