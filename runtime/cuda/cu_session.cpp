@@ -166,16 +166,19 @@ void CudaSession::link(uint32_t program) {
   programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
   ProgramState& state = programs_[program];
   const fb::Entry& unbound = unbound_record(program);
-  // Of fixed sizes, whose states have moved; or of the binding whose place this one takes.
-  EntryGraph graph = std::move(state.graph);
-  const bool is_own = graph && !has_free_sizes(unbound) && state.unbound == &unbound;
-  if (graph && graph.serves_bindings() && !is_own)
-    spares_.push_back({.unbound = state.unbound, .graph = std::move(graph)});
+  // Its own, of fixed sizes, whose states have moved; or that of the binding whose place it takes.
+  const bool is_own = state.graph && !has_free_sizes(unbound) && state.unbound == &unbound;
+  EntryGraph own;
+  if (is_own) {
+    own = std::move(state.graph);
+  } else if (state.graph && state.graph.serves_bindings()) {
+    spares_.push_back({.unbound = state.unbound, .graph = std::move(state.graph)});
+  }
   state = {};
   state.unbound = &unbound;
   state.linked = linked(record(program), io(program));
   if (!is_own) return;
-  state.graph = std::move(graph);
+  state.graph = std::move(own);
   state.stale_steps.resize(PlanView::steps(record(program)).size());
   std::iota(state.stale_steps.begin(), state.stale_steps.end(), 0u);
 }
