@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <span>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include <xxhash.h>
 
 #include "compiler/dispatch/target_devices.h"
+#include "compiler/emit/blob_section.h"
 #include "compiler/emit/gemm_table.h"
 #include "compiler/emit/kernel_params.h"
 #include "compiler/emit/size_table.h"
@@ -74,27 +74,6 @@ std::string plan_name(const std::string& name) {
                 static_cast<unsigned long long>(XXH3_64bits(name.data(), name.size())));
   return name.substr(0, kept) + hash.data();
 }
-
-// One section of byte strings, equal ones stored once.
-class BlobSection {
- public:
-  explicit BlobSection(uint64_t alignment_bytes) : alignment_bytes_(alignment_bytes) {}
-  uint64_t add(const std::vector<std::byte>& blob) {
-    const auto [place, added] =
-        offsets_.try_emplace(blob, round_up(bytes_.size(), alignment_bytes_));
-    if (added) {
-      bytes_.resize(place->second);
-      bytes_.insert(bytes_.end(), blob.begin(), blob.end());
-    }
-    return place->second;
-  }
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  uint64_t alignment_bytes_;
-  std::vector<std::byte> bytes_;
-  std::map<std::vector<std::byte>, uint64_t> offsets_;
-};
 
 std::optional<fb::PixelWindow> window_of(const TensorMap& map) {
   if (!map.window) return std::nullopt;

@@ -190,11 +190,13 @@ std::string onnx_type_name(int64_t onnx_type) {
   return std::string(kTypes.at(static_cast<size_t>(onnx_type)).name);
 }
 
+std::optional<DType> find_dtype(int64_t onnx_type) {
+  const bool is_known = onnx_type >= 0 && onnx_type < static_cast<int64_t>(kTypes.size());
+  return is_known ? kTypes.at(static_cast<size_t>(onnx_type)).dtype : std::nullopt;
+}
+
 DType dtype_of(int64_t onnx_type, const std::string& what) {
-  if (onnx_type >= 0 && onnx_type < static_cast<int64_t>(kTypes.size())) {
-    const TypeRow& row = kTypes.at(static_cast<size_t>(onnx_type));
-    if (row.dtype) return *row.dtype;
-  }
+  if (const std::optional<DType> dtype = find_dtype(onnx_type)) return *dtype;
   fail(DiagCode::UnknownDtype,
        what + " has the element type " + onnx_type_name(onnx_type) + ", which rlx does not have",
        "rlx has float, float16, bfloat16, double, float8e4m3fn, float8e5m2, int8, uint8, int16, "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,9 @@
 
 namespace rlx::onnx_import {
 
-// The element type of an ONNX number; a Refusal names those that rlx does not have.
+// The element type of an ONNX number, if rlx has it.
+std::optional<DType> find_dtype(int64_t onnx_type);
+// The same; a Refusal names those that rlx does not have.
 DType dtype_of(int64_t onnx_type, const std::string& what);
 // "uint16" for 4; the number where ONNX has no such type.
 std::string onnx_type_name(int64_t onnx_type);
