@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a free number of lines: kernels of each part of the range, and their ends.
+// Products and convolutions of a free number of lines: kernels of each part of the range, and their
+// ends.
 #include <set>
 
 #include "compiler/compile.h"
@@ -47,6 +48,33 @@ std::vector<DimBindings> walk_of(const fb::Entry& record) {
   return walk;
 }
 
+// x[batch, 32, 12, 12] -> a convolution of windows, one of single pixels apart, and one that
+// adds the first one's result before its activation.
+std::string convolutions() {
+  Numbers numbers;
+  return R"({
+  "rlx_graph": 1,
+  "symbols": [{"name": "batch", "min": 1, "max": 48}],
+  "params": [)" +
+         param(numbers, "a", {64, 32, 3, 3}, 0) + ",\n" + param(numbers, "bias", {64}, 0) + ",\n" +
+         param(numbers, "b", {64, 64, 3, 3}, 0) + ",\n" + param(numbers, "c", {128, 64, 1, 1}, 0) +
+         R"(],
+  "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 32, 12, 12]}],
+  "nodes": [
+    {"name": "first", "op": "conv", "inputs": ["x", "a", "bias"], "outputs": ["first"],
+     "attributes": {"pads": [1, 1, 1, 1]}},
+    {"name": "relu", "op": "relu", "inputs": ["first"], "outputs": ["active"]},
+    {"name": "again", "op": "conv", "inputs": ["active", "b"], "outputs": ["again"],
+     "attributes": {"pads": [1, 1, 1, 1]}},
+    {"name": "sum", "op": "add", "inputs": ["again", "active"], "outputs": ["sum"]},
+    {"name": "second", "op": "relu", "inputs": ["sum"], "outputs": ["second"]},
+    {"name": "apart", "op": "conv", "inputs": ["second", "c"], "outputs": ["y"],
+     "attributes": {"stride": [2, 2]}}
+  ],
+  "outputs": ["y"]
+})";
+}
+
 bool has_alternates(const fb::Entry& record) {
   return std::ranges::any_of(forms_of(record),
                              [](const fb::StepForm& form) { return form.kernel() == kSkipForm; });
@@ -68,6 +96,30 @@ TEST_CASE("products of few and of many lines have kernels of their own", "[alter
       CHECK(has_alternates(plan->entry(0)));
       check_on(*device, plan, text, walk_of(plan->entry(0)));
     }
+  }
+  CHECK(validation_messages().empty());
+}
+
+TEST_CASE("convolutions of few and of many images have tiles of their own", "[alternates]") {
+  const std::string text = convolutions();
+  const Module network = bound_to(text, {}, {{"batch", {1, 48, 1}}});
+  for (const Target& target : all_targets()) {
+    INFO(target.name);
+    CompileOptions options;
+    options.targets = {std::string(target.name)};
+    Diagnostics diagnostics;
+    const auto steps = estimate_steps(network, options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(steps.has_value());
+  }
+  std::vector<DimBindings> walk;
+  for (const int64_t images : {1, 2, 3, 5, 7, 10, 14, 15, 21, 22, 28, 29, 42, 43, 48, 1, 48, 1})
+    walk.push_back({{"batch", images}});
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const std::shared_ptr<const PlanView> plan = plan_of(network, options_of(*device));
+    // Kernels without matrix units serve all sizes by one tile.
+    if (options_of(*device).targets.front() != "vulkan") CHECK(has_alternates(plan->entry(0)));
+    check_on(*device, plan, text, walk);
   }
   CHECK(validation_messages().empty());
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Alternates: which rows serve which sizes, and what becomes of their steps.
 #include <limits>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/ops/lowering/alternates.h"
 #include "compiler/ops/product/product_offers.h"
+#include "compiler/ops/vision/conv_lower.h"
 #include "tests/support/catch.h"
 
 namespace rlx {
@@ -155,17 +157,47 @@ TEST_CASE("a product at a number of lines is as if they were fixed") {
   CHECK(part.product.y.shape()[0] == seq * 8);
 }
 
+TEST_CASE("a convolution of a number of pixels is as if its sizes were fixed") {
+  const Dim batch = size_between(1, 32);
+  const TensorType image = {.dtype = DType::f16, .shape = {batch, 64, 8, 8}};
+  const TensorType filters = {.dtype = DType::f16, .shape = {64, 64, 3, 3}};
+  Convolution conv{.images = batch,
+                   .group_in = 64,
+                   .group_out = 64,
+                   .x = dense_ref({}, image),
+                   .w = dense_ref({}, filters),
+                   .y = dense_ref({}, image)};
+  conv.window.rank = 2;
+  conv.window.in = conv.window.out = {1, 8, 8};
+  conv.window.kernel = {1, 3, 3};
+  const ConvProblem free{.conv = conv};
+  CHECK(sizing(free) == batch * 64);
+  const ConvProblem fixed = at_size(free, 300);
+  CHECK(!has_free_sizes(fixed));
+  CHECK(fixed.conv.images == 4);
+  CHECK(fixed.conv.x.shape() == Shape{4, 64, 8, 8});
+  CHECK(!sizing(fixed));
+  const ConvProblem part = for_sizes(free, {.size = batch * 64, .above = {}, .most = 300});
+  CHECK(part.conv.images == batch);
+  REQUIRE(part.part);
+  CHECK(part.part->pixels.bound() == 300);
+  CHECK(part.for_tiles().images == 4);
+}
+
 TEST_CASE("steps that serve some sizes keep the forms for these") {
   Program program;
-  program.steps.resize(2);
+  program.steps.resize(3);
   for (Step& step : program.steps) {
     step.in_place_states = {BufferId{3}};
     step.reason = "tiles";
     step.forms = {{.most = 8}, {.most = 16}, {.most = 32}};
   }
-  serve(program, 1, {.size = size_between(1, 64), .above = 16, .most = 48});
-  CHECK(program.steps[0].runs_at_bound());
-  CHECK(program.steps[0].forms.size() == 3);
+  const std::set<size_t> for_all = {2};
+  serve(program, 1, {.size = size_between(1, 64), .above = 16, .most = 48}, for_all);
+  for (const size_t untouched : {0, 2}) {
+    CHECK(program.steps[untouched].runs_at_bound());
+    CHECK(program.steps[untouched].forms.size() == 3);
+  }
   CHECK(!program.steps[1].runs_at_bound());
   CHECK(program.steps[1].in_place_states.empty());
   REQUIRE(program.steps[1].forms.size() == 1);

@@ -136,8 +136,11 @@ ServedSizes served_by(const Dim& size, std::span<const int64_t> sizes,
   return served;
 }
 
-void serve(Program& program, size_t first_step, const ServedSizes& served) {
-  for (Step& step : std::span(program.steps).subspan(first_step)) {
+void serve(Program& program, size_t first_step, const ServedSizes& served,
+           const std::set<size_t>& for_all) {
+  for (size_t i = first_step; i < program.steps.size(); ++i) {
+    if (for_all.contains(i)) continue;
+    Step& step = program.steps[i];
     // Their params and accesses are a dispatch's in a plan, where they are skipped at the maximum.
     RLX_CHECK(!served.most || step.kind == StepKind::Dispatch, "an alternate's step");
     step.served = served;

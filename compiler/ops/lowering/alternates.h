@@ -41,8 +41,10 @@ std::vector<Stretch> choose_alternates(const std::vector<TimesFrom>& times,
 ServedSizes served_by(const Dim& size, std::span<const int64_t> sizes,
                       std::span<const Stretch> stretches, size_t number);
 
-// The steps from `first_step` on run at these sizes alone.
-void serve(Program& program, size_t first_step, const ServedSizes& served);
+// The steps from `first_step` on run at these sizes alone; but not those of `for_all`, whose
+// results other alternates and nodes read as well.
+void serve(Program& program, size_t first_step, const ServedSizes& served,
+           const std::set<size_t>& for_all);
 
 // For at_size(): sizes with the symbols of `by` at the values at which it is the largest that is at
 // most `most`, or the least. Others stay free.

@@ -172,7 +172,9 @@ TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& str
       stored_as(ref.type, strides, program.buffer(ref.buffer).name + "." + layout);
   Step step = origin;
   step.reason = layout + " copy of a strided view for " + origin.op;
+  const size_t first_step = program.steps.size();
   emit_copy(options, program, std::move(step), ref, packed);
+  for (size_t i = first_step; i < program.steps.size(); ++i) layout_copies_.insert(i);
   copies_[ref.buffer].push_back({.from = ref, .to = packed});
   return packed;
 }

@@ -113,6 +113,8 @@ class LoweringState {
   // The same with these strides, which leave no gaps; `layout` names them in the reason.
   TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
                            const Step& origin);
+  // The steps that make these copies, which any later step may read.
+  [[nodiscard]] const std::set<size_t>& layout_copies() const { return layout_copies_; }
   TensorRef scratch(const TensorType& type, const std::string& name);
   // The same with strides that leave no gaps. The buffer has the dims as they lie in memory.
   TensorRef stored_as(const TensorType& type, const Strides& strides, const std::string& name);
@@ -171,6 +173,7 @@ class LoweringState {
   std::vector<std::optional<TensorRef>> refs_;
   std::vector<std::optional<TensorRef>> places_;
   std::map<BufferId, std::vector<LayoutCopy>> copies_;  // by the buffer of `from`
+  std::set<size_t> layout_copies_;
   std::map<BufferId, std::vector<ValueId>> values_in_;  // those that lie in it, or once did
   std::vector<bool> channels_last_;
   std::map<ValueId, Strides> strides_;

@@ -53,6 +53,8 @@ struct Offer {
   // emit for the problem alone. Precondition: no refusal of either.
   double (*microseconds_of)(const OfferContext& at, const Problem& largest,
                             const Problem& problem) = nullptr;
+  // Whether another table lowers the problem, which has alternates of its own.
+  bool (*is_elsewhere)(const Problem& problem) = nullptr;
 };
 
 // Whether sizes of a problem depend on the run, for tables whose rows do not all take such. By
@@ -189,6 +191,7 @@ class RowsBySize {
 
   // The stretches of sizes with the rows that serve them, `plain` where one serves all.
   [[nodiscard]] std::vector<Stretch> choose_rows(const Row& plain) const {
+    if (is_elsewhere(plain)) return {};
     std::vector<Choice<Row>> best;
     std::vector<double> least;
     for (const Problem& problem : problems_) {
@@ -197,7 +200,10 @@ class RowsBySize {
       least.push_back(best.back().microseconds);
     }
     std::vector<TimesFrom> times;
-    for (const Row& row : table_) times.push_back(times_of(row, best));
+    for (const Row& row : table_) {
+      const bool may_serve = !is_elsewhere(row) && may_stand_for(row, plain);
+      times.push_back(may_serve ? times_of(row, best) : never());
+    }
     leave_to_lowest_rank(times);
     return choose_alternates(times, least, static_cast<size_t>(&plain - table_.data()));
   }
@@ -218,6 +224,14 @@ class RowsBySize {
   // No stretch of more than the least size begins with it.
   [[nodiscard]] bool is_single(size_t from) const {
     return from > 0 && sizes_[from] == size_.range().least && is_least_once(size_);
+  }
+
+  [[nodiscard]] bool is_elsewhere(const Row& row) const {
+    return row.is_elsewhere != nullptr && row.is_elsewhere(problem_);
+  }
+
+  [[nodiscard]] TimesFrom never() const {
+    return TimesFrom(sizes_.size(), std::vector<double>(sizes_.size(), kNever));
   }
 
   [[nodiscard]] bool is_taken(const Row& row, const Problem& problem) const {
@@ -248,7 +262,7 @@ class RowsBySize {
     // Rows of a higher rank are slower than those of the lowest one, whatever estimates say.
     constexpr double kOfRank = 1.25;
     const size_t count = sizes_.size();
-    TimesFrom times(count, std::vector<double>(count, kNever));
+    TimesFrom times = never();
     for (size_t from = 0; from < count; ++from) {
       // What another table or the library computes is no dispatch.
       if (from > 0 && !row.kernel) break;
@@ -293,7 +307,7 @@ bool emit_alternates(LowerContext& ctx, std::span<const Row> table,
     if (!row.emit(ctx, rows.problem_of(stretches, i))) return false;
     // A tuner times what runs at the bound.
     if (i > 0) program.form_choices.resize(first_choice);
-    serve(program, first_step, rows.served(stretches, i));
+    serve(program, first_step, rows.served(stretches, i), ctx.state().layout_copies());
     Choice<Row> choice = choose(table, ctx, rows.at_largest(stretches[i]));
     for (OfferNote& note : choice.notes)
       note.taken = note.kernel == offer_name(row.kernel, row.form);

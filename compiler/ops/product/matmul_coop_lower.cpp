@@ -121,16 +121,14 @@ std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& pr
                           });
 }
 
-// Of m lines that are windows, each of k elements, by n filters; for each of `bundles`.
-std::vector<CoopProblem> window_problems(DType dtype, const Dim& m, int64_t n, int64_t k,
-                                         int64_t bundles) {
-  return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
-    return CoopProblem{.m = sizes.value(m),
-                       .n = n,
-                       .k = k,
-                       .batches = bundles,
-                       .splits_depth = bundles == 1,
-                       .in_parts = is_in_parts(dtype),
+std::vector<CoopProblem> window_problems(const CoopWindows& windows) {
+  return at_sampled_sizes({windows.m}, [&windows](const SampledSizes& sizes) {
+    return CoopProblem{.m = sizes.value(windows.m),
+                       .n = windows.n,
+                       .k = windows.k,
+                       .batches = windows.bundles,
+                       .splits_depth = windows.bundles == 1,
+                       .in_parts = is_in_parts(windows.dtype),
                        .of_windows = true};
   });
 }
@@ -197,6 +195,22 @@ double slowdown(const OfferContext& at, const Product& product) {
   return pieces.a.are_widest() && pieces.b.are_widest() ? 1 : 2;
 }
 
+// At one size of what is emitted for sizes up to the largest: by the best tile, or by the same
+// splits of the depth.
+double part_time(const OfferContext& at, std::span<const CoopProblem> largest,
+                 const CoopProblem& problem) {
+  CoopChoice choice = choose_coop(largest, at.device());
+  if (choice.splits > 1) {
+    choice.groups = ceil_div(problem.m, choice.tile.m) * ceil_div(problem.n, choice.tile.n) *
+                    choice.splits * problem.batches;
+    return coop_microseconds(problem, choice, at.device());
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& candidate : coop_candidates(problem, {&problem.m, 1}, at.device()))
+    least = std::min(least, candidate.front().microseconds);
+  return least;
+}
+
 }  // namespace
 
 double coop_time(const OfferContext& at, const FusedProduct& fused) {
@@ -206,23 +220,17 @@ double coop_time(const OfferContext& at, const FusedProduct& fused) {
 
 double coop_time_of(const OfferContext& at, const FusedProduct& largest,
                     const FusedProduct& fused) {
-  const CoopProblem problem = coop_problems(at, fused.product).front();
-  CoopChoice choice = choose_coop(coop_problems(at, largest.product), at.device());
-  if (choice.splits == 1) {
-    choice.microseconds = std::numeric_limits<double>::infinity();
-    for (const auto& candidate : coop_candidates(problem, {&problem.m, 1}, at.device()))
-      choice.microseconds = std::min(choice.microseconds, candidate.front().microseconds);
-  } else {
-    choice.groups = ceil_div(problem.m, choice.tile.m) * ceil_div(problem.n, choice.tile.n) *
-                    choice.splits * problem.batches;
-    choice.microseconds = coop_microseconds(problem, choice, at.device());
-  }
-  return slowdown(at, fused.product) * choice.microseconds;
+  return slowdown(at, fused.product) * part_time(at, coop_problems(at, largest.product),
+                                                 coop_problems(at, fused.product).front());
 }
 
-double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64_t n, int64_t k,
-                        int64_t bundles) {
-  return choose_coop(window_problems(dtype, m, n, k, bundles), at.device()).microseconds;
+double window_coop_time(const OfferContext& at, const CoopWindows& windows) {
+  return choose_coop(window_problems(windows), at.device()).microseconds;
+}
+
+double window_coop_time_of(const OfferContext& at, const CoopWindows& largest,
+                           const CoopWindows& windows) {
+  return part_time(at, window_problems(largest), window_problems(windows).front());
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
@@ -233,9 +241,13 @@ bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
-  const int64_t bundles = element_count(product.batch).bound();
-  const auto sizes =
-      window_problems(product.a.ref.dtype(), product.m, product.n, product.k, bundles);
+  std::vector<CoopProblem> sizes =
+      window_problems({.dtype = product.a.ref.dtype(),
+                       .m = product.m,
+                       .n = product.n,
+                       .k = product.k,
+                       .bundles = element_count(product.batch).bound()});
+  if (lines.is_part) sizes.resize(1);
   return emit(ctx, product, sizes, &lines);
 }
 

@@ -25,9 +25,18 @@ bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to
 // 16 bytes; a's strides are not read. Entries of a batch are bundles of groups of channels.
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
-// What the latter is expected to take, of m lines with k elements each by n filters, for each
-// bundle.
-double window_coop_time(const OfferContext& at, DType dtype, const Dim& m, int64_t n, int64_t k,
-                        int64_t bundles);
+// Of m lines that are windows, each of k elements, by n filters; for each bundle.
+struct CoopWindows {
+  DType dtype;
+  Dim m;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t bundles = 1;
+};
+// What the latter is expected to take; at fixed sizes, of what is emitted for those up to
+// `largest`.
+double window_coop_time(const OfferContext& at, const CoopWindows& windows);
+double window_coop_time_of(const OfferContext& at, const CoopWindows& largest,
+                           const CoopWindows& windows);
 
 }  // namespace rlx

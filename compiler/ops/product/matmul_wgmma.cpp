@@ -530,6 +530,14 @@ double wgmma_window_time(const OfferContext& at, const WindowProduct& product) {
   });
 }
 
+double wgmma_window_time_of(const OfferContext& at, const WindowProduct& largest,
+                            const WindowProduct& product) {
+  const auto candidates = candidates_for(at.device(), tiled_sizes(largest));
+  const WgmmaTile tile =
+      least_excess(candidates, [](const WgmmaChoice& choice) { return choice.microseconds; }).tile;
+  return wgmma_tile_microseconds(at.device(), tiled_sizes(product).front(), tile);
+}
+
 bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   std::vector<TiledSize> sizes = tiled_sizes(fused);
@@ -547,9 +555,11 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   emit_forms(ctx, "matmul_wgmma", product.m, candidates_for(ctx.device(), sizes), emit);
   return true;
 }
-bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given) {
+
+bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& given,
+                       const WindowProduct& for_tiles) {
   const Product& product = given.fused.product;
-  const std::vector<TiledSize> sizes = tiled_sizes(given);
+  const std::vector<TiledSize> sizes = tiled_sizes(for_tiles);
   const WgmmaTile tile = take_form(ctx, "matmul_wgmma", candidates_for(ctx.device(), sizes)).tile;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_WINDOW", 1)

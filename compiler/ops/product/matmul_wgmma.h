@@ -39,7 +39,12 @@ struct WindowProduct {
 // Of which the pixels of x are a.line apart, channels dense.
 std::string wgmma_window_refusal(const OfferContext& at, const WindowProduct& product);
 double wgmma_window_time(const OfferContext& at, const WindowProduct& product);
-bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& product);
+// Of fixed sizes, by the tiles of `largest`.
+double wgmma_window_time_of(const OfferContext& at, const WindowProduct& largest,
+                            const WindowProduct& product);
+// By the tiles of `for_tiles`: the same product, perhaps of sizes that are known.
+bool emit_wgmma_window(LowerContext& ctx, const WindowProduct& product,
+                       const WindowProduct& for_tiles);
 
 // The time by size alone, on a device of the model.
 double wgmma_microseconds(const DeviceModel& device, const TiledSize& size);

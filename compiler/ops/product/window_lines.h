@@ -16,6 +16,8 @@ struct WindowLines {
   // More than 1 (matmul_coop): the entries of the product's batch are bundles of so many groups of
   // channels, and b [n, k / bundled] has each filter's own group alone.
   int64_t bundled = 1;
+  // Of an alternate (matmul_coop): tiles are chosen for the most lines alone.
+  bool is_part = false;
 };
 
 }  // namespace rlx

@@ -149,8 +149,13 @@ void add_bundles(Product& product, const Convolution& conv, int64_t bundled) {
   product.note += ", groups in bundles of " + std::to_string(bundled);
 }
 
-bool emit(LowerContext& ctx, const Convolution& given) {
-  const Convolution conv = of_images(given);
+// A product of rows, which its own table lowers.
+bool is_pixelwise(const Convolution& conv) {
+  return conv.groups == 1 && has_channel_pieces(conv) && conv.window.is_pointwise();
+}
+
+bool emit(LowerContext& ctx, const ConvProblem& problem) {
+  const Convolution conv = of_images(problem.conv);
   const int64_t bundled = bundled_groups(conv);
   const bool is_bundled = conv.groups > 1;
   const bool in_pieces = is_bundled || has_channel_pieces(conv);
@@ -162,7 +167,7 @@ bool emit(LowerContext& ctx, const Convolution& given) {
     y.strides = channels_last_strides(y.shape());
   }
   Product product{.batch = {},
-                  .m = conv.images * conv.window.out_count(),
+                  .m = problem.part ? problem.part->pixels : pixels_of(conv),
                   .n = filters,
                   .k = own_depth * bundled,
                   .a = {.ref = in_pieces ? ctx.channels_last(conv.x) : conv.x},
@@ -179,8 +184,12 @@ bool emit(LowerContext& ctx, const Convolution& given) {
   if (conv.residual) product.residual = added_lines(ctx.channels_last(*conv.residual));
   if (is_bundled) {
     add_bundles(product, conv, bundled);
-    emit_coop(ctx, product, {.window = conv.window, .in_pieces = true, .bundled = bundled});
-  } else if (in_pieces && conv.window.is_pointwise()) {
+    emit_coop(ctx, product,
+              {.window = conv.window,
+               .in_pieces = true,
+               .bundled = bundled,
+               .is_part = problem.part.has_value()});
+  } else if (is_pixelwise(conv)) {
     product.a.ref = as_lines(product.a.ref);
     product.a.line = product.a.ref.strides[0];
     product.a.depth = 1;
@@ -193,7 +202,8 @@ bool emit(LowerContext& ctx, const Convolution& given) {
       return false;
     }
   } else {
-    emit_coop(ctx, product, {.window = conv.window, .in_pieces = in_pieces});
+    emit_coop(ctx, product,
+              {.window = conv.window, .in_pieces = in_pieces, .is_part = problem.part.has_value()});
   }
   if (y.buffer != conv.y.buffer) ctx.copy(y, conv.y);
   return true;
@@ -224,20 +234,38 @@ std::string conv_coop_place_refusal(const TensorRef& place) {
   return in_vectors && !aligned ? "cooperative matrices write aligned vectors" : "";
 }
 
-double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
-  const Convolution& conv = problem.conv;
+namespace {
+
+CoopWindows windows_of(const Convolution& conv) {
   const int64_t bundled = bundled_groups(conv);
-  return window_coop_time(at, conv.x.dtype(), conv.images * conv.window.out_count(),
-                          conv.group_out * bundled, depth_of(conv) * bundled,
-                          conv.groups / bundled);
+  return {.dtype = conv.x.dtype(),
+          .m = pixels_of(conv),
+          .n = conv.group_out * bundled,
+          .k = depth_of(conv) * bundled,
+          .bundles = conv.groups / bundled};
+}
+
+}  // namespace
+
+double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
+  return window_coop_time(at, windows_of(problem.for_tiles()));
+}
+
+double conv_coop_time_of(const OfferContext& at, const ConvProblem& largest,
+                         const ConvProblem& problem) {
+  return window_coop_time_of(at, windows_of(largest.conv), windows_of(problem.conv));
+}
+
+bool is_coop_product(const ConvProblem& problem) {
+  return is_pixelwise(of_images(problem.conv));
 }
 
 bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {
-  return emit(ctx, problem.conv);
+  return emit(ctx, problem);
 }
 
 bool emit_conv_elements(LowerContext& ctx, const ConvProblem& problem) {
-  return emit(ctx, problem.conv);
+  return emit(ctx, problem);
 }
 
 }  // namespace rlx

@@ -22,5 +22,10 @@ bool emit_conv_elements(LowerContext& ctx, const ConvProblem& problem);
 std::string conv_coop_place_refusal(const TensorRef& place);
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem);
+// By the tiles of `largest`.
+double conv_coop_time_of(const OfferContext& at, const ConvProblem& largest,
+                         const ConvProblem& problem);
+// Whether the table of products lowers it.
+bool is_coop_product(const ConvProblem& problem);
 
 }  // namespace rlx

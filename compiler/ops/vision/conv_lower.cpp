@@ -102,6 +102,37 @@ bool has_free_sizes(const ConvProblem& problem) {
          has_free_sizes(conv.window);
 }
 
+Dim pixels_of(const Convolution& conv) {
+  return conv.images * conv.window.out_count();
+}
+
+std::optional<Dim> sizing(const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  const Dim pixels = pixels_of(conv);
+  const bool is_sized = pixels.is_free() && !conv.group_in.is_free() && !conv.group_out.is_free();
+  return is_sized ? std::optional(pixels) : std::nullopt;
+}
+
+ConvProblem at_size(const ConvProblem& problem, int64_t most) {
+  const SizesAt at(pixels_of(problem.conv), most);
+  ConvProblem fixed = problem;
+  Convolution& conv = fixed.conv;
+  at.fix(conv.images);
+  for (auto* sizes : {&conv.window.in, &conv.window.begin, &conv.window.end, &conv.window.out})
+    for (Dim& size : *sizes) at.fix(size);
+  for (TensorRef* ref : {&conv.x, &conv.w, &conv.y}) at.fix(*ref);
+  for (std::optional<TensorRef>* ref : {&conv.bias, &conv.residual})
+    if (*ref) at.fix(**ref);
+  return fixed;
+}
+
+ConvProblem for_sizes(const ConvProblem& problem, const ServedSizes& served) {
+  ConvProblem part = problem;
+  const int64_t most = served.most.value_or(served.size.bound());
+  part.part = {.pixels = within(served), .largest = at_size(problem, most).conv};
+  return part;
+}
+
 Dim depth_of(const Convolution& conv) {
   return conv.group_in * conv.window.taps();
 }

@@ -38,8 +38,25 @@ struct ConvProblem {
   Convolution conv;
   const Graph* graph = nullptr;  // in which node stands
   const Node* node = nullptr;
+  // Of an alternate: the pixels of all its images, and it at the largest of its sizes, for which
+  // tiles are chosen.
+  struct Part {
+    Dim pixels;
+    Convolution largest;
+  };
+  std::optional<Part> part = {};
+
+  [[nodiscard]] const Convolution& for_tiles() const { return part ? part->largest : conv; }
 };
 bool has_free_sizes(const ConvProblem& problem);
+
+// Alternates by the pixels of all images (lowering/alternates.h).
+std::optional<Dim> sizing(const ConvProblem& problem);
+ConvProblem at_size(const ConvProblem& problem, int64_t most);
+ConvProblem for_sizes(const ConvProblem& problem, const ServedSizes& served);
+
+// Those of y.
+Dim pixels_of(const Convolution& conv);
 
 // Channels times taps that each element of y adds up.
 Dim depth_of(const Convolution& conv);

@@ -24,7 +24,7 @@ enum class Form : uint8_t { Ring, Patch };
 // The result of splitting k needs clusters, which count along x.
 Grid grid_of(const Convolution& conv, const ConvTiling& tiling) {
   const int64_t bundled = bundled_groups(conv);
-  const Dim groups = ceil_div(conv.images * conv.window.out_count(), tiling.tile.tile_m) *
+  const Dim groups = ceil_div(pixels_of(conv), tiling.tile.tile_m) *
                      ceil_div(conv.group_out * bundled, tiling.tile.tile_n) *
                      (conv.groups / bundled) * tiling.split;
   if (tiling.split == 1) return split_grid(groups);
@@ -136,7 +136,7 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
 
 // At a few values of its sizes, the largest first.
 std::vector<ConvProduct> ring_products(const OfferContext& at, const Convolution& conv) {
-  const Dim m = conv.images * conv.window.out_count();
+  const Dim m = pixels_of(conv);
   const bool in_parts = is_in_parts(at, conv);
   const int64_t bundled = bundled_groups(conv);
   return at_sampled_windows(m, [&](const SampledSizes& sizes) {
@@ -302,13 +302,14 @@ Operands define_words(DispatchBuilder<ConvMmaParams>& dispatch, const Convolutio
 
 // The operands as the kernel reaches them.
 Operands define_ring(DispatchBuilder<ConvMmaParams>& dispatch, LowerContext& ctx,
-                     const Convolution& conv, const Operands& operands) {
+                     const Convolution& conv, const Convolution& for_tiles,
+                     const Operands& operands) {
   const int64_t bundled = bundled_groups(conv);
   dispatch.define("RLX_CHANNELS", conv.group_in * bundled)
       .define("RLX_FILTERS", conv.group_out * bundled);
   if (conv.groups > 1)
     dispatch.define("RLX_BUNDLES", conv.groups / bundled).define("RLX_BUNDLED", bundled);
-  const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
+  const std::vector<ConvProduct> sizes = ring_products(ctx, for_tiles);
   ConvTiling tiling = take_form(ctx, "conv_mma ring", conv_candidates(sizes, ctx.device()));
   std::optional<RingInverses> inverses;
   const auto shared = shared_tiling(sizes.front(), tiling, ctx.device());
@@ -391,15 +392,15 @@ std::string few_products_refusal(const OfferContext& at, const ConvProblem& prob
              : "";
 }
 
-bool emit(LowerContext& ctx, Form form, const Convolution& given) {
-  const Convolution conv = of_images(given);
+bool emit(LowerContext& ctx, Form form, const ConvProblem& problem) {
+  const Convolution conv = of_images(problem.conv);
   const Operands operands = laid_out(ctx, form, conv);
   {
     auto dispatch = ctx.dispatch<KernelId::conv_mma>();
     define_problem(dispatch, ctx, conv, operands);
     Operands reached = operands;
     if (form == Form::Ring) {
-      reached = define_ring(dispatch, ctx, conv, operands);
+      reached = define_ring(dispatch, ctx, conv, of_images(problem.for_tiles()), operands);
     } else {
       define_patch(dispatch, ctx, conv, operands);
     }
@@ -474,11 +475,18 @@ std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem
 }
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
-  return choose_conv_tiling(ring_products(at, problem.conv), at.device()).microseconds;
+  return choose_conv_tiling(ring_products(at, problem.for_tiles()), at.device()).microseconds;
+}
+
+double conv_ring_time_of(const OfferContext& at, const ConvProblem& largest,
+                         const ConvProblem& problem) {
+  const ConvTiling tiling = choose_conv_tiling(ring_products(at, largest.conv), at.device());
+  const ConvProduct product = ring_products(at, problem.conv).front();
+  return conv_microseconds(product, tiling_of_size(product, tiling), at.device());
 }
 
 bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
-  return emit(ctx, Form::Ring, problem.conv);
+  return emit(ctx, Form::Ring, problem);
 }
 
 std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem) {
@@ -500,7 +508,7 @@ double conv_patch_bound(const OfferContext& at, const ConvProblem& problem) {
 }
 
 bool emit_conv_patch(LowerContext& ctx, const ConvProblem& problem) {
-  return emit(ctx, Form::Patch, problem.conv);
+  return emit(ctx, Form::Patch, problem);
 }
 
 std::string conv_mma_place_refusal(const TensorRef& place) {

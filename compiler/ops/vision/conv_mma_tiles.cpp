@@ -222,6 +222,12 @@ std::optional<ConvTiling> shared_tiling(const ConvProduct& product, ConvTiling t
   return tiling;
 }
 
+ConvTiling tiling_of_size(const ConvProduct& product, ConvTiling tiling) {
+  tiling.groups = ceil_div(product.m, tiling.tile.tile_m) *
+                  ceil_div(product.n, tiling.tile.tile_n) * product.count * tiling.split;
+  return tiling;
+}
+
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device) {
   const int64_t steps = conv_steps(product, tiling.split);
@@ -247,9 +253,8 @@ std::optional<std::vector<ConvTiling>> tiled_at_all(std::span<const ConvProduct>
     const int64_t steps = ceil_div(all_steps, split);
     const std::optional<int64_t> stages = stages_of(steps);
     if (!stages) return std::nullopt;
-    ConvTiling tiling{.tile = cost.tile, .row = row, .split = split, .stages = *stages};
-    tiling.groups = ceil_div(product.m, cost.tile.tile_m) * ceil_div(product.n, cost.tile.tile_n) *
-                    product.count * split;
+    ConvTiling tiling =
+        tiling_of_size(product, {.tile = cost.tile, .row = row, .split = split, .stages = *stages});
     tiling.microseconds = estimate(product, cost, tiling, steps, device);
     tilings.push_back(tiling);
   }

@@ -60,6 +60,8 @@ std::vector<std::vector<ConvTiling>> conv_candidates(std::span<const ConvProduct
 // Of these the one whose estimate exceeds the best one's by the least factor where this is largest;
 // of equal ones the first of the table. Its numbers are those at the first size.
 ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device);
+// The same for as many lines as the product has; its estimate is not known then.
+ConvTiling tiling_of_size(const ConvProduct& product, ConvTiling tiling);
 // Its estimate, on any device.
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device);

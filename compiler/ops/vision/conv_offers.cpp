@@ -23,6 +23,10 @@ std::string channels_place_refusal(const TensorRef& place) {
   return fits ? "" : "conv writes aligned vectors of channels here";
 }
 
+bool by_table_of_products(const ConvProblem&) {
+  return true;
+}
+
 constexpr ConvLayouts kPlanes = {.place_refusal = planes_place_refusal};
 
 constexpr std::array kConvOffers = {
@@ -33,7 +37,8 @@ constexpr std::array kConvOffers = {
                .refusal = conv_ring_refusal,
                .microseconds = conv_ring_time,
                .emit = emit_conv_ring,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .microseconds_of = conv_ring_time_of},
               {.y_channels_last = true,
                .adds_residual = true,
                .x_channels_last = true,
@@ -45,7 +50,8 @@ constexpr std::array kConvOffers = {
                .refusal = conv_wgmma_refusal,
                .microseconds = conv_wgmma_time,
                .emit = emit_conv_wgmma,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .microseconds_of = conv_wgmma_time_of},
               {.y_channels_last = true,
                .adds_residual = true,
                .x_channels_last = true,
@@ -67,7 +73,9 @@ constexpr std::array kConvOffers = {
                .refusal = conv_pieces_refusal,
                .microseconds = conv_coop_time,
                .emit = emit_conv_pieces,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .microseconds_of = conv_coop_time_of,
+               .is_elsewhere = is_coop_product},
               {.y_channels_last = true,
                .adds_residual = true,
                .x_channels_last = true,
@@ -79,7 +87,8 @@ constexpr std::array kConvOffers = {
                .refusal = conv_elements_refusal,
                .microseconds = conv_coop_time,
                .emit = emit_conv_elements,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .microseconds_of = conv_coop_time_of},
               {.y_channels_last = true,
                .adds_residual = true,
                .filters = FilterOrder::ChannelsLast,
@@ -117,7 +126,8 @@ constexpr std::array kConvOffers = {
                .refusal = conv_product_refusal,
                .microseconds = conv_product_time,
                .emit = emit_conv_product,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .is_elsewhere = by_table_of_products},
               kPlanes},
     // So do windows that cut an image into patches, but for a copy.
     ConvOffer{{.kernel = {},
@@ -126,7 +136,8 @@ constexpr std::array kConvOffers = {
                .refusal = conv_side_by_side_refusal,
                .microseconds = conv_side_by_side_time,
                .emit = emit_conv_side_by_side,
-               .takes_free_sizes = true},
+               .takes_free_sizes = true,
+               .is_elsewhere = by_table_of_products},
               {.y_channels_last = true, .place_refusal = lines_place_refusal}},
     // Tiles of a product would stay mostly empty. Where its neighbours are channels last, so is it.
     ConvOffer{{.kernel = KernelId::conv_depthwise_channels,

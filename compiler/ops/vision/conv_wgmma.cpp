@@ -28,11 +28,10 @@ AddedOperand residual_lines(const TensorRef& residual) {
 
 // All operands channels last.
 WindowProduct window_product(const Convolution& conv) {
-  const Dim pixels = conv.images * conv.window.out_count();
   const int64_t depth = depth_of(conv);
   const int64_t channels = conv.group_in;
   Product product{.batch = {},
-                  .m = pixels,
+                  .m = pixels_of(conv),
                   .n = conv.group_out,
                   .k = depth,
                   .a = {.ref = conv.x, .batch = {}, .line = *pixel_pitch(conv.x), .depth = 1},
@@ -74,7 +73,13 @@ std::string conv_wgmma_refusal(const OfferContext& at, const ConvProblem& proble
 }
 
 double conv_wgmma_time(const OfferContext& at, const ConvProblem& problem) {
-  return wgmma_window_time(at, expected_product(at, problem.conv));
+  return wgmma_window_time(at, expected_product(at, problem.for_tiles()));
+}
+
+double conv_wgmma_time_of(const OfferContext& at, const ConvProblem& largest,
+                          const ConvProblem& problem) {
+  return wgmma_window_time_of(at, expected_product(at, largest.conv),
+                              expected_product(at, problem.conv));
 }
 
 bool emit_conv_wgmma(LowerContext& ctx, const ConvProblem& problem) {
@@ -87,7 +92,8 @@ bool emit_conv_wgmma(LowerContext& ctx, const ConvProblem& problem) {
     conv.y = ctx.scratch(y.type, "channels_last");
     conv.y.strides = channels_last_strides(y.shape());
   }
-  if (!emit_wgmma_window(ctx, window_product(conv))) return false;
+  if (!emit_wgmma_window(ctx, window_product(conv), expected_product(ctx, problem.for_tiles())))
+    return false;
   if (conv.y.buffer != y.buffer) ctx.copy(conv.y, y);
   return true;
 }

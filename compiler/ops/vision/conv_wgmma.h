@@ -12,6 +12,9 @@ namespace rlx {
 
 std::string conv_wgmma_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_wgmma_time(const OfferContext& at, const ConvProblem& problem);
+// By the tiles of `largest`.
+double conv_wgmma_time_of(const OfferContext& at, const ConvProblem& largest,
+                          const ConvProblem& problem);
 bool emit_conv_wgmma(LowerContext& ctx, const ConvProblem& problem);
 
 }  // namespace rlx
