@@ -88,10 +88,6 @@ double multiplied_microseconds(const DeviceModel& device, const TiledSize& size,
 // (tests/bench/results/2026-11-26-h200-windows.md).
 constexpr double kCopiedBytes = 55'000;
 
-// Microseconds that a convolution must gain: without it near ties, of which seven networks lost
-// about half (the same page). Why is not known.
-constexpr double kLeastGain = 1;
-
 double copied_microseconds(const DeviceModel& device, const TiledSize& size,
                            const WgmmaTile& tile) {
   constexpr int64_t kRowBytes = 128;
@@ -109,7 +105,7 @@ double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
       static_cast<double>(*size.window_bytes) / device.memory_gigabytes_per_second * 1e-3;
   const double copied =
       device.wgmma.begin + std::max(memory, copied_microseconds(device, size, tile));
-  return kLeastGain + std::max(multiplied, copied);
+  return std::max(multiplied, copied);
 }
 
 std::span<const WgmmaTile> tiles_for(const TiledSize& size) {

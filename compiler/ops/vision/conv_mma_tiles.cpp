@@ -34,6 +34,10 @@ constexpr std::array kTiles = {
     TileCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.200},
     TileCost{{.tile_m = 128, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.300},
 };
+// Microseconds that such a step takes among others more than in a row of its like, by which the costs
+// are fitted: what it reads comes from farther away, and less of it is done before the step ahead of
+// it ends. ResNet-50 of 2 to 8 images, H200 (tests/bench/results/2026-11-29-h200-convolutions.md).
+constexpr double kAmongOthers = 3.4;
 // Tiles that warpgroups multiply, measured on an H200 with the convolutions of ResNet-50 at batch
 // 32. Microseconds of a step, where nobody else is on the multiprocessor (alone) and per workgroup
 // where it is full (busy), and of a workgroup's epilogue, without and with a residual.
@@ -130,7 +134,7 @@ double estimate(const ConvProduct& product, const TileCost& cost, const ConvTili
           ? all_steps * step_products / device.conv.products + tiles * device.conv.epilogue
           : copied / device.conv.copy_rate +
                 outputs * (product.has_residual ? device.conv.residual_tail : device.conv.tail);
-  return device.conv.start + (tiling.split > 1 ? device.conv.split : 0) +
+  return kAmongOthers + device.conv.start + (tiling.split > 1 ? device.conv.split : 0) +
          std::max({alone, together, memory_time(product, device)});
 }
 
