@@ -349,7 +349,19 @@ def reduction(op):
     return handler
 
 
-table({("sum.default", "sum.dim_IntList"): "reduce_sum", ("mean.default", "mean.dim"): "reduce_mean",
+@aten("mean.default", "mean.dim")
+def mean(s, x, dim=None, keepdim=False, **_):
+    if not s.node.meta.get("fills"):
+        return reduction("reduce_mean")(s, x, dim, keepdim)
+    # Of rows that the data count: what is there, by as many as there are.
+    real = torch.float64 if s.out.dtype == torch.float64 else torch.float32
+    axes = axes_of(x, dim)
+    total = s.emit("reduce_sum", [s.cast(x, real)], dtype=real, axes=axes, keep_dims=keepdim)
+    count = s.cast(s.counts.elements_along(s, s.node.args[0], axes), real)
+    return s.cast(s.emit("div", [total, count], dtype=real), s.out.dtype)
+
+
+table({("sum.default", "sum.dim_IntList"): "reduce_sum",
        ("amax.default", "max.default"): "reduce_max", ("amin.default", "min.default"): "reduce_min",
        ("prod.default", "prod.dim_int"): "reduce_prod", ("logsumexp.default",): "reduce_log_sum_exp",
        ("any.default", "any.dim", "any.dims"): "reduce_any", ("all.default", "all.dim", "all.dims"): "reduce_all"}, reduction)
@@ -583,6 +595,8 @@ def from_end(index, dim):
 @aten("select.int")
 def select(s, x, dim, index):
     axis = dim % x.rank
+    if isinstance(index, Tensor):  # a number that the model reads from a tensor
+        return s.emit("gather", [x, index], axis=axis)
     start = from_end(index, x.shape[axis])
     return s.reshape(s.narrow(x, axis, index if start is None else start, 1), list(s.out.shape))
 
@@ -600,13 +614,29 @@ def bound(s, index, dim, default):
 @aten("slice.Tensor")
 def slice_axis(s, x, dim, start, end, step):
     axis = dim % x.rank
-    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
     s.counts.found_slice(s)
+    is_counted = s.counts.has_counted(s.node, axis)
+    if isinstance(start, Tensor) and not is_counted and step == 1:
+        return s.emit("narrow", [x, start], axis=axis, len=s.dims([s.out.shape[axis]])[0])
+    if isinstance(end, Tensor) and is_counted:  # as many as there may be; who reads the rows counts them
+        end = s.out.shape[axis]
+    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    if is_counted and first == 0 and step == 1 and known(x.shape[axis]) is None:
+        return as_many_rows(s, x, axis)
     if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
         return x
     if step == 1 and (isinstance(first, str) or isinstance(last, str)):  # of a size: how many there are is known without a clamp
         return s.narrow(x, axis, first_row(start, x.shape[axis]), s.out.shape[axis])
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
+
+
+def as_many_rows(s, x, axis):
+    """As many rows of x as there may be at the largest size of the axis; at smaller ones the last row stands for those that are not
+    there, which do not count."""
+    ints, most = torch.int64, known(s.out.shape[axis])
+    last = s.emit("sub", [s.operand(x.shape[axis], ints), s.operand(1, ints)], dtype=ints, shape=())
+    rows = s.emit("min", [s.graph.indices(range(most)), last], dtype=ints, shape=[most])
+    return s.emit("gather", [x, rows], axis=axis)
 
 
 def first_row(start, dim):
@@ -631,9 +661,18 @@ def put(s, x, source, axis, first, last):
     return s.emit("concat", parts, axis=axis) if len(parts) > 1 else parts[0] if parts else x
 
 
+def put_from(s, x, source, axis, first, count):
+    """x with source in place of `count` rows, from one on whose place is a number that the model reads from a tensor."""
+    ints = torch.int64
+    rows = s.emit("range", [first, None, s.operand(1, ints)], dtype=ints, shape=[count], count=s.dims([count])[0])
+    return s.emit("index_copy", [x, rows, source], axis=axis)
+
+
 @aten("slice_scatter.default")
 def slice_scatter(s, x, src, dim, start, end, step):
     axis = dim % x.rank
+    if isinstance(start, Tensor) and src.rank == x.rank and step == 1:
+        return put_from(s, x, s.cast(src, x.dtype), axis, start, src.shape[axis])
     first, last = place(start, x.shape[axis], 0), place(end, x.shape[axis], x.shape[axis])
     shape = list(x.shape)
     if step == 1:
@@ -673,10 +712,13 @@ def put_by_steps(s, x, source, axis, first, last, step):
 @aten("select_scatter.default")
 def select_scatter(s, x, src, dim, index):
     axis = dim % x.rank
-    first = place(index, x.shape[axis], 0)
     shape = list(x.shape)
     shape[axis] = 1
-    return put(s, x, s.reshape(s.cast(src, x.dtype), shape), axis, first, first + 1)
+    source = s.reshape(s.cast(src, x.dtype), shape)
+    if isinstance(index, Tensor):
+        return put_from(s, x, source, axis, index, 1)
+    first = place(index, x.shape[axis], 0)
+    return put(s, x, source, axis, first, first + 1)
 
 
 @aten("unfold.default")
@@ -697,7 +739,7 @@ def flip(s, x, dims):
 
 @aten("roll.default")
 def roll(s, x, shifts, dims):
-    if dims and any(known_number(shift) is None for shift in shifts):
+    if dims and any(isinstance(shift, Tensor) or known_number(shift) is None for shift in shifts):
         return rolled(s, x, shifts, dims)
     if dims:
         return s.emit("roll", [x], shifts=list(shifts), axes=[dim % x.rank for dim in dims])
@@ -710,6 +752,12 @@ def rolled(s, x, shifts, dims):
     for shift, dim in zip(shifts, dims):
         axis = dim % x.rank
         size = x.shape[axis]
+        if isinstance(shift, Tensor):  # a number that the model reads from a tensor: the row of each place is looked up
+            ints = torch.int64
+            rows = s.emit("range", [s.operand(0, ints), None, s.operand(1, ints)], dtype=ints, shape=[size], count=s.dims([size])[0])
+            rows = s.emit("mod", [s.emit("sub", [rows, shift], dtype=ints, shape=[size]), s.operand(size, ints)], dtype=ints, shape=[size])
+            x = s.emit("gather", [x, rows], axis=axis)
+            continue
         amount = expression(shift)
         if amount.could_extract_minus_sign():
             amount = expression(size) + amount
@@ -767,7 +815,7 @@ def full(s, fill_value=None, s_=None, **_):
     value = fill_value if fill_value is not None else s_
     value = value if value is not None else 1 if "ones" in str(s.node.target) else 0
     number, dtype = known_number(value), s.out.dtype
-    if number is None or number != number or len(s.out.shape) == 0:
+    if number is None or isinstance(number, Tensor) or number != number or len(s.out.shape) == 0:
         return s.expand(s.operand(value, dtype), s.out.shape)
     return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(number), dtype_=dtype_name(dtype))
 
@@ -776,6 +824,7 @@ def full(s, fill_value=None, s_=None, **_):
 def arange(s, end, start=0, step=1, **_):
     dtype = s.out.dtype
     count = s.dims(s.out.shape)[0]
+    s.counts.found_number(s)
     scalars = [s.operand(value, dtype) for value in (start, start, step)]  # the count stands for the limit
     return s.emit("range", [scalars[0], None, scalars[2]], count=count)
 

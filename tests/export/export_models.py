@@ -882,6 +882,34 @@ class Known(nn.Module):
                 torch.full_like(x, float("nan")), torch.full((2, 3), x.shape[1]))
 
 
+class ReadNumbers(nn.Module):
+    """Places, bounds and amounts that are numbers read from tensors."""
+
+    def forward(self, x, lengths):
+        place = x[:, 0].argmax()
+        number = lengths[1].item()
+        torch._check(number >= 0)
+        torch._check(number <= 3)
+        written = x.clone()
+        written[place] = x[0] * 2
+        written[place, 2] += 1
+        written[:, number:number + 2] = x[:, :2]
+        beginning = x[:, :lengths.max()]
+        positive = x[x > 0]
+        return (x[place], x[place - 1, 2], x[:, number], x[..., -1 - number // 2], x[:, number:number + 2], written, torch.roll(x, number, 1),
+                torch.roll(x, -number, 1), torch.full((3,), number), x * (number / 2), x + number % 2, x - abs(number - 3), beginning.mean(1),
+                beginning.sum(1), beginning.softmax(1).amax(1), x[:, :-lengths.max()].sum(1), positive.mean(), x[lengths > 1].mean(0),
+                x[x > 100].mean())
+
+
+class ReadLengths(nn.Module):
+    """A mask as wide as the longest of what a tensor counts, and rows cut there."""
+
+    def forward(self, x, lengths):
+        mask = torch.arange(lengths.max().item())[None] < lengths[:, None]
+        return mask.sum(1), torch.arange(2, lengths.max().item() + 2).sum(), (mask.float() * x[:, :1]).sum(1), mask.T, x[:, :lengths.max()].T
+
+
 class Assumed(nn.Module):
     """Goes on by what it asks of tensors."""
 
