@@ -175,6 +175,65 @@ def copysign(s, x, other):
     return s.emit("where", [is_minus, s.emit("neg", [size], shape=size.shape), size])
 
 
+def bits_of(s, x):
+    """The bits of a float as a signed whole number of its size."""
+    ints = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.dtype.itemsize]
+    return s.emit("bitcast", [x], dtype=ints, shape=x.shape, to=dtype_name(ints))
+
+
+@aten("signbit.default")
+def signbit(s, x):
+    number = bits_of(s, x) if x.dtype.is_floating_point else x
+    return s.emit("lt", [number, s.operand(0, number.dtype)], dtype=torch.bool)
+
+
+@aten("frexp.Tensor")
+def frexp(s, x):
+    """The fraction and the power of two, out of the bits; what has no fraction of its own is first multiplied by 2^24."""
+    if x.dtype != torch.float32:
+        raise Unsupported(f"frexp of {dtype_name(x.dtype)}; cast it to float32")
+    ints, shape = torch.int32, x.shape
+
+    def made(op, *operands, dtype=ints):
+        return s.emit(op, operands, dtype=dtype, shape=shape)
+
+    def number(value):
+        return s.operand(value, ints)
+    size = made("abs", x, dtype=x.dtype)
+    is_small = made("lt", size, s.operand(2.0**-126, x.dtype), dtype=torch.bool)
+    bits = bits_of(s, made("where", is_small, made("mul", x, s.operand(2.0**24, x.dtype), dtype=x.dtype), x, dtype=x.dtype))
+    power = made("sub", made("bitwise_and", made("shift_right", bits, number(23)), number(255)), made("where", is_small, number(150), number(126)))
+    fraction = made("bitwise_or", made("bitwise_and", bits, number(-0x7f800001)), number(0x3f000000))
+    fraction = s.emit("bitcast", [fraction], dtype=x.dtype, shape=shape, to="f32")
+    is_plain = made("logical_and", made("gt", size, s.operand(0, x.dtype), dtype=torch.bool),
+                    made("lt", size, s.operand(math.inf, x.dtype), dtype=torch.bool), dtype=torch.bool)
+    return [made("where", is_plain, fraction, x, dtype=x.dtype), made("where", is_plain, power, number(0))]
+
+
+@aten("nextafter.default")
+def nextafter(s, x, other):
+    """The neighbour toward the other: its bits are one more or one less."""
+    dtype = s.out.dtype
+    x, other = s.expand(s.cast(x, dtype), s.out.shape), s.expand(s.cast(other, dtype), s.out.shape)
+    bits = bits_of(s, x)
+    ints = bits.dtype
+
+    def made(op, *operands, dtype=torch.bool):
+        return s.emit(op, operands, dtype=dtype)
+
+    def tests(value):
+        return made("gt", other, value), made("gt", value, s.operand(0, dtype))
+    is_up, is_positive = tests(x)
+    step = made("where", made("eq", is_up, is_positive), s.operand(1, ints), s.operand(-1, ints), dtype=ints)
+    least = made("where", is_up, s.operand(1, ints), s.operand(torch.iinfo(ints).min + 1, ints), dtype=ints)
+    is_zero = made("eq", x, s.operand(0, dtype))
+    moved = made("where", is_zero, least, made("add", bits, step, dtype=ints), dtype=ints)
+    moved = s.emit("bitcast", [moved], to=dtype_name(dtype))
+    is_odd = made("logical_or", made("is_nan", x), made("is_nan", other))
+    stays = made("where", is_odd, made("add", x, other, dtype=dtype), other, dtype=dtype)
+    return made("where", made("logical_or", is_odd, made("eq", x, other)), stays, moved, dtype=dtype)
+
+
 @aten("fmax.default", "fmin.default")
 def not_nan(s, x, other):
     """The larger or smaller of two, where one is NaN the other."""
@@ -365,6 +424,34 @@ table({("sum.default", "sum.dim_IntList"): "reduce_sum",
        ("amax.default", "max.default"): "reduce_max", ("amin.default", "min.default"): "reduce_min",
        ("prod.default", "prod.dim_int"): "reduce_prod", ("logsumexp.default",): "reduce_log_sum_exp",
        ("any.default", "any.dim", "any.dims"): "reduce_any", ("all.default", "all.dim", "all.dims"): "reduce_all"}, reduction)
+
+
+@aten("mode.default")
+def mode(s, x, dim=-1, keepdim=False):
+    """The least of the values that are there most often, and the last place where it stands."""
+    if x.rank == 0:
+        raise Unsupported("mode of a scalar")
+    axis = dim % x.rank
+    size, ints = x.shape[axis], torch.int64
+    kept = [1 if i == axis else n for i, n in enumerate(x.shape)]
+    rows = s.reshape(x, [*x.shape[:axis + 1], 1, *x.shape[axis + 1:]])
+    columns = s.reshape(x, [*x.shape[:axis], 1, *x.shape[axis:]])
+    is_same = s.emit("eq", [rows, columns], dtype=torch.bool, shape=[*x.shape[:axis], size, *x.shape[axis:]])
+    counts = s.emit("reduce_sum", [s.cast(is_same, torch.int32)], dtype=torch.int32, shape=x.shape, axes=[axis + 1], keep_dims=False)
+    most = s.emit("reduce_max", [counts], dtype=torch.int32, shape=kept, axes=[axis], keep_dims=True)
+    is_frequent = s.emit("eq", [counts, most], dtype=torch.bool, shape=x.shape)
+    if x.dtype.is_floating_point:
+        largest = s.operand(math.inf, x.dtype)
+    else:
+        largest = s.emit("reduce_max", [x], dtype=x.dtype, shape=kept, axes=[axis], keep_dims=True)
+    shown = s.emit("where", [is_frequent, x, largest], dtype=x.dtype, shape=x.shape)
+    value = s.emit("reduce_min", [shown], dtype=x.dtype, shape=kept, axes=[axis], keep_dims=True)
+    places = s.emit("range", [s.operand(0, ints), None, s.operand(1, ints)], dtype=ints, shape=[size], count=s.dims([size])[0])
+    places = s.reshape(places, [size if i == axis else 1 for i in range(x.rank)])
+    is_it = s.emit("eq", [x, value], dtype=torch.bool, shape=x.shape)
+    places = s.emit("where", [is_it, places, s.operand(0, ints)], dtype=ints, shape=x.shape)
+    place = s.emit("reduce_max", [places], dtype=ints, shape=kept, axes=[axis], keep_dims=True)
+    return [part if keepdim else s.reshape(part, list(s.out.shape)) for part in (value, place)]
 
 
 @aten("max.dim", "min.dim")

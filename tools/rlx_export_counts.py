@@ -95,6 +95,7 @@ MOST_ROWS = {
     "aten.repeat_interleave.Tensor": lambda node: UNBOUNDED,
     "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
     "aten.slice.Tensor": slice_length,
+    "aten.bincount.default": lambda node: UNBOUNDED,
     **{f"aten.arange.{overload}": lambda node: UNBOUNDED for overload in ("default", "start", "start_step")},
 }
 

@@ -910,6 +910,24 @@ class ReadLengths(nn.Module):
         return mask.sum(1), torch.arange(2, lengths.max().item() + 2).sum(), (mask.float() * x[:, :1]).sum(1), mask.T, x[:, :lengths.max()].T
 
 
+class Bits(nn.Module):
+    """Parts and neighbours of floats, and the values that are there most often."""
+
+    def forward(self, x, other, labels):
+        whole = torch.round(x * 2)
+        return (*torch.frexp(x * 1e3), torch.frexp(torch.tensor([0.0, -0.0, float("inf"), 2.0, -0.75]) + x[0, 0] * 0)[1], torch.signbit(x),
+                torch.signbit(x * 0), torch.signbit(x.half()), torch.signbit(labels), torch.nextafter(x, other), torch.nextafter(x, x),
+                torch.nextafter(x.half(), other.half()), torch.nextafter(torch.zeros_like(x), other), *labels.mode(), *labels.mode(0, keepdim=True),
+                whole.mode(1).values)
+
+
+class Tally(nn.Module):
+    """Numbers counted, up to the largest."""
+
+    def forward(self, labels, weights):
+        return torch.bincount(labels), torch.bincount(labels, minlength=7), torch.bincount(labels, weights), torch.bincount(labels).sum()
+
+
 class Assumed(nn.Module):
     """Goes on by what it asks of tensors."""
 
