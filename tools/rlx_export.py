@@ -397,6 +397,8 @@ class Converter:
             node.meta["counted"] = node.meta["val"]
             self.values[node.name] = scope.finish(self.counts.read_number(scope, self.resolve(node.args[0])))
             return
+        if is_only_checked(node):
+            return
         try:
             self.counts.enter(node)
         except Unsupported as error:
@@ -571,19 +573,22 @@ class Converter:
         arguments = {}
         for i, slot in enumerate(node.target._schema.arguments):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(slot.name, slot.default_value)
-            number = self.counts.as_operand(scope, value) if slot.name in ("other", "min", "max") else None
-            arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value) if number is None else number
+            value = self.resolve(value, scope, slot.name in ("other", "min", "max"))
+            arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = value
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)
         if "dtype" in arguments and "dtype" not in accepted(handler_of(node) or constant):
             arguments.pop("dtype")
         return arguments
 
-    def resolve(self, value):
+    def resolve(self, value, scope=None, is_operand=False):
+        """A node's value, and lists of them. Numbers that the data give become tensors in the scope where they are operands, or were read
+        from tensors."""
         if isinstance(value, torch.fx.Node):
-            return self.values[value.name] if value.name in self.values else value.meta["val"]
+            number = scope and self.counts.as_operand(scope, value, is_operand)
+            return number or (self.values[value.name] if value.name in self.values else value.meta["val"])
         if isinstance(value, (list, tuple)):
-            return [self.resolve(part) for part in value]
+            return [self.resolve(part, scope) for part in value]
         return value
 
     def add_outputs(self, node):
@@ -644,6 +649,22 @@ def is_computed(node):
 def is_check(node):
     """An effect that tells of errors alone."""
     return str(node.target) == "with_effects" and any(word in str(node.args[1]) for word in IGNORED)
+
+
+def is_only_checked(node):
+    """A number that no node but an assertion reads."""
+    pending, seen = [node], set()
+    while pending:
+        part = pending.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if "_assert_scalar" in str(part.target):
+            continue
+        if not isinstance(part.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)) or not part.users:
+            return False
+        pending += part.users
+    return "_assert_scalar" not in str(node.target)
 
 
 def handler_of(node):

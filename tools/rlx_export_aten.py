@@ -175,6 +175,65 @@ def copysign(s, x, other):
     return s.emit("where", [is_minus, s.emit("neg", [size], shape=size.shape), size])
 
 
+def bits_of(s, x):
+    """The bits of a float as a signed whole number of its size."""
+    ints = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.dtype.itemsize]
+    return s.emit("bitcast", [x], dtype=ints, shape=x.shape, to=dtype_name(ints))
+
+
+@aten("signbit.default")
+def signbit(s, x):
+    number = bits_of(s, x) if x.dtype.is_floating_point else x
+    return s.emit("lt", [number, s.operand(0, number.dtype)], dtype=torch.bool)
+
+
+@aten("frexp.Tensor")
+def frexp(s, x):
+    """The fraction and the power of two, out of the bits; what has no fraction of its own is first multiplied by 2^24."""
+    if x.dtype != torch.float32:
+        raise Unsupported(f"frexp of {dtype_name(x.dtype)}; cast it to float32")
+    ints, shape = torch.int32, x.shape
+
+    def made(op, *operands, dtype=ints):
+        return s.emit(op, operands, dtype=dtype, shape=shape)
+
+    def number(value):
+        return s.operand(value, ints)
+    size = made("abs", x, dtype=x.dtype)
+    is_small = made("lt", size, s.operand(2.0**-126, x.dtype), dtype=torch.bool)
+    bits = bits_of(s, made("where", is_small, made("mul", x, s.operand(2.0**24, x.dtype), dtype=x.dtype), x, dtype=x.dtype))
+    power = made("sub", made("bitwise_and", made("shift_right", bits, number(23)), number(255)), made("where", is_small, number(150), number(126)))
+    fraction = made("bitwise_or", made("bitwise_and", bits, number(-0x7f800001)), number(0x3f000000))
+    fraction = s.emit("bitcast", [fraction], dtype=x.dtype, shape=shape, to="f32")
+    is_plain = made("logical_and", made("gt", size, s.operand(0, x.dtype), dtype=torch.bool),
+                    made("lt", size, s.operand(math.inf, x.dtype), dtype=torch.bool), dtype=torch.bool)
+    return [made("where", is_plain, fraction, x, dtype=x.dtype), made("where", is_plain, power, number(0))]
+
+
+@aten("nextafter.default")
+def nextafter(s, x, other):
+    """The neighbour toward the other: its bits are one more or one less."""
+    dtype = s.out.dtype
+    x, other = s.expand(s.cast(x, dtype), s.out.shape), s.expand(s.cast(other, dtype), s.out.shape)
+    bits = bits_of(s, x)
+    ints = bits.dtype
+
+    def made(op, *operands, dtype=torch.bool):
+        return s.emit(op, operands, dtype=dtype)
+
+    def tests(value):
+        return made("gt", other, value), made("gt", value, s.operand(0, dtype))
+    is_up, is_positive = tests(x)
+    step = made("where", made("eq", is_up, is_positive), s.operand(1, ints), s.operand(-1, ints), dtype=ints)
+    least = made("where", is_up, s.operand(1, ints), s.operand(torch.iinfo(ints).min + 1, ints), dtype=ints)
+    is_zero = made("eq", x, s.operand(0, dtype))
+    moved = made("where", is_zero, least, made("add", bits, step, dtype=ints), dtype=ints)
+    moved = s.emit("bitcast", [moved], to=dtype_name(dtype))
+    is_odd = made("logical_or", made("is_nan", x), made("is_nan", other))
+    stays = made("where", is_odd, made("add", x, other, dtype=dtype), other, dtype=dtype)
+    return made("where", made("logical_or", is_odd, made("eq", x, other)), stays, moved, dtype=dtype)
+
+
 @aten("fmax.default", "fmin.default")
 def not_nan(s, x, other):
     """The larger or smaller of two, where one is NaN the other."""
@@ -349,10 +408,50 @@ def reduction(op):
     return handler
 
 
-table({("sum.default", "sum.dim_IntList"): "reduce_sum", ("mean.default", "mean.dim"): "reduce_mean",
+@aten("mean.default", "mean.dim")
+def mean(s, x, dim=None, keepdim=False, **_):
+    if not s.node.meta.get("fills"):
+        return reduction("reduce_mean")(s, x, dim, keepdim)
+    # Of rows that the data count: what is there, by as many as there are.
+    real = torch.float64 if s.out.dtype == torch.float64 else torch.float32
+    axes = axes_of(x, dim)
+    total = s.emit("reduce_sum", [s.cast(x, real)], dtype=real, axes=axes, keep_dims=keepdim)
+    count = s.cast(s.counts.elements_along(s, s.node.args[0], axes), real)
+    return s.cast(s.emit("div", [total, count], dtype=real), s.out.dtype)
+
+
+table({("sum.default", "sum.dim_IntList"): "reduce_sum",
        ("amax.default", "max.default"): "reduce_max", ("amin.default", "min.default"): "reduce_min",
        ("prod.default", "prod.dim_int"): "reduce_prod", ("logsumexp.default",): "reduce_log_sum_exp",
        ("any.default", "any.dim", "any.dims"): "reduce_any", ("all.default", "all.dim", "all.dims"): "reduce_all"}, reduction)
+
+
+@aten("mode.default")
+def mode(s, x, dim=-1, keepdim=False):
+    """The least of the values that are there most often, and the last place where it stands."""
+    if x.rank == 0:
+        raise Unsupported("mode of a scalar")
+    axis = dim % x.rank
+    size, ints = x.shape[axis], torch.int64
+    kept = [1 if i == axis else n for i, n in enumerate(x.shape)]
+    rows = s.reshape(x, [*x.shape[:axis + 1], 1, *x.shape[axis + 1:]])
+    columns = s.reshape(x, [*x.shape[:axis], 1, *x.shape[axis:]])
+    is_same = s.emit("eq", [rows, columns], dtype=torch.bool, shape=[*x.shape[:axis], size, *x.shape[axis:]])
+    counts = s.emit("reduce_sum", [s.cast(is_same, torch.int32)], dtype=torch.int32, shape=x.shape, axes=[axis + 1], keep_dims=False)
+    most = s.emit("reduce_max", [counts], dtype=torch.int32, shape=kept, axes=[axis], keep_dims=True)
+    is_frequent = s.emit("eq", [counts, most], dtype=torch.bool, shape=x.shape)
+    if x.dtype.is_floating_point:
+        largest = s.operand(math.inf, x.dtype)
+    else:
+        largest = s.emit("reduce_max", [x], dtype=x.dtype, shape=kept, axes=[axis], keep_dims=True)
+    shown = s.emit("where", [is_frequent, x, largest], dtype=x.dtype, shape=x.shape)
+    value = s.emit("reduce_min", [shown], dtype=x.dtype, shape=kept, axes=[axis], keep_dims=True)
+    places = s.emit("range", [s.operand(0, ints), None, s.operand(1, ints)], dtype=ints, shape=[size], count=s.dims([size])[0])
+    places = s.reshape(places, [size if i == axis else 1 for i in range(x.rank)])
+    is_it = s.emit("eq", [x, value], dtype=torch.bool, shape=x.shape)
+    places = s.emit("where", [is_it, places, s.operand(0, ints)], dtype=ints, shape=x.shape)
+    place = s.emit("reduce_max", [places], dtype=ints, shape=kept, axes=[axis], keep_dims=True)
+    return [part if keepdim else s.reshape(part, list(s.out.shape)) for part in (value, place)]
 
 
 @aten("max.dim", "min.dim")
@@ -583,6 +682,8 @@ def from_end(index, dim):
 @aten("select.int")
 def select(s, x, dim, index):
     axis = dim % x.rank
+    if isinstance(index, Tensor):  # a number that the model reads from a tensor
+        return s.emit("gather", [x, index], axis=axis)
     start = from_end(index, x.shape[axis])
     return s.reshape(s.narrow(x, axis, index if start is None else start, 1), list(s.out.shape))
 
@@ -600,13 +701,29 @@ def bound(s, index, dim, default):
 @aten("slice.Tensor")
 def slice_axis(s, x, dim, start, end, step):
     axis = dim % x.rank
-    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
     s.counts.found_slice(s)
+    is_counted = s.counts.has_counted(s.node, axis)
+    if isinstance(start, Tensor) and not is_counted and step == 1:
+        return s.emit("narrow", [x, start], axis=axis, len=s.dims([s.out.shape[axis]])[0])
+    if isinstance(end, Tensor) and is_counted:  # as many as there may be; who reads the rows counts them
+        end = s.out.shape[axis]
+    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    if is_counted and first == 0 and step == 1 and known(x.shape[axis]) is None:
+        return as_many_rows(s, x, axis)
     if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
         return x
     if step == 1 and (isinstance(first, str) or isinstance(last, str)):  # of a size: how many there are is known without a clamp
         return s.narrow(x, axis, first_row(start, x.shape[axis]), s.out.shape[axis])
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
+
+
+def as_many_rows(s, x, axis):
+    """As many rows of x as there may be at the largest size of the axis; at smaller ones the last row stands for those that are not
+    there, which do not count."""
+    ints, most = torch.int64, known(s.out.shape[axis])
+    last = s.emit("sub", [s.operand(x.shape[axis], ints), s.operand(1, ints)], dtype=ints, shape=())
+    rows = s.emit("min", [s.graph.indices(range(most)), last], dtype=ints, shape=[most])
+    return s.emit("gather", [x, rows], axis=axis)
 
 
 def first_row(start, dim):
@@ -631,9 +748,18 @@ def put(s, x, source, axis, first, last):
     return s.emit("concat", parts, axis=axis) if len(parts) > 1 else parts[0] if parts else x
 
 
+def put_from(s, x, source, axis, first, count):
+    """x with source in place of `count` rows, from one on whose place is a number that the model reads from a tensor."""
+    ints = torch.int64
+    rows = s.emit("range", [first, None, s.operand(1, ints)], dtype=ints, shape=[count], count=s.dims([count])[0])
+    return s.emit("index_copy", [x, rows, source], axis=axis)
+
+
 @aten("slice_scatter.default")
 def slice_scatter(s, x, src, dim, start, end, step):
     axis = dim % x.rank
+    if isinstance(start, Tensor) and src.rank == x.rank and step == 1:
+        return put_from(s, x, s.cast(src, x.dtype), axis, start, src.shape[axis])
     first, last = place(start, x.shape[axis], 0), place(end, x.shape[axis], x.shape[axis])
     shape = list(x.shape)
     if step == 1:
@@ -673,10 +799,13 @@ def put_by_steps(s, x, source, axis, first, last, step):
 @aten("select_scatter.default")
 def select_scatter(s, x, src, dim, index):
     axis = dim % x.rank
-    first = place(index, x.shape[axis], 0)
     shape = list(x.shape)
     shape[axis] = 1
-    return put(s, x, s.reshape(s.cast(src, x.dtype), shape), axis, first, first + 1)
+    source = s.reshape(s.cast(src, x.dtype), shape)
+    if isinstance(index, Tensor):
+        return put_from(s, x, source, axis, index, 1)
+    first = place(index, x.shape[axis], 0)
+    return put(s, x, source, axis, first, first + 1)
 
 
 @aten("unfold.default")
@@ -697,7 +826,7 @@ def flip(s, x, dims):
 
 @aten("roll.default")
 def roll(s, x, shifts, dims):
-    if dims and any(known_number(shift) is None for shift in shifts):
+    if dims and any(isinstance(shift, Tensor) or known_number(shift) is None for shift in shifts):
         return rolled(s, x, shifts, dims)
     if dims:
         return s.emit("roll", [x], shifts=list(shifts), axes=[dim % x.rank for dim in dims])
@@ -710,6 +839,12 @@ def rolled(s, x, shifts, dims):
     for shift, dim in zip(shifts, dims):
         axis = dim % x.rank
         size = x.shape[axis]
+        if isinstance(shift, Tensor):  # a number that the model reads from a tensor: the row of each place is looked up
+            ints = torch.int64
+            rows = s.emit("range", [s.operand(0, ints), None, s.operand(1, ints)], dtype=ints, shape=[size], count=s.dims([size])[0])
+            rows = s.emit("mod", [s.emit("sub", [rows, shift], dtype=ints, shape=[size]), s.operand(size, ints)], dtype=ints, shape=[size])
+            x = s.emit("gather", [x, rows], axis=axis)
+            continue
         amount = expression(shift)
         if amount.could_extract_minus_sign():
             amount = expression(size) + amount
@@ -767,7 +902,7 @@ def full(s, fill_value=None, s_=None, **_):
     value = fill_value if fill_value is not None else s_
     value = value if value is not None else 1 if "ones" in str(s.node.target) else 0
     number, dtype = known_number(value), s.out.dtype
-    if number is None or number != number or len(s.out.shape) == 0:
+    if number is None or isinstance(number, Tensor) or number != number or len(s.out.shape) == 0:
         return s.expand(s.operand(value, dtype), s.out.shape)
     return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(number), dtype_=dtype_name(dtype))
 
@@ -776,6 +911,7 @@ def full(s, fill_value=None, s_=None, **_):
 def arange(s, end, start=0, step=1, **_):
     dtype = s.out.dtype
     count = s.dims(s.out.shape)[0]
+    s.counts.found_number(s)
     scalars = [s.operand(value, dtype) for value in (start, start, step)]  # the count stands for the limit
     return s.emit("range", [scalars[0], None, scalars[2]], count=count)
 

@@ -56,12 +56,16 @@ def unique_rows(node):
 
 def slice_bounds(node):
     """The first and the last index of a slice, as expressions."""
-    x, size = node.args[0].meta, argument(node, 1, "dim", 0)
-    size = expression(x.get("counted", x["val"]).shape[size])
+    size = sliced_axis(node)
     start, end = (argument(node, at, name) for at, name in ((2, "start"), (3, "end")))
     start, end = (expression(value.meta.get("counted", value.meta["val"])) if isinstance(value, torch.fx.Node) else value
                   for value in (start, end))
     return start or 0, size if end is None or end == END else sympy.Min(end, size)
+
+
+def sliced_axis(node):
+    x = node.args[0].meta
+    return expression(x.get("counted", x["val"]).shape[argument(node, 1, "dim", 0)])
 
 
 def slice_length(node):
@@ -71,6 +75,11 @@ def slice_length(node):
         raise Unsupported(f"{WORD}, counted from their end or by steps; " + HELP)
     return sympy.Max(end - start, 0) if start else end
 
+
+# Arithmetic with counts and numbers, by sympy's names; of these whose results are real.
+COMPUTED = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div", "Mod": "mod", "PythonMod": "mod",
+            "IntTrueDiv": "div", "FloatTrueDiv": "div", "Abs": "abs", "ToFloat": "identity"}
+REAL = ("IntTrueDiv", "FloatTrueDiv", "ToFloat")
 
 UNBOUNDED = 1 << 62
 UNBOUNDED_DIM = 1 << 31  # of a dynamic dimension for which no maximum was given
@@ -86,6 +95,8 @@ MOST_ROWS = {
     "aten.repeat_interleave.Tensor": lambda node: UNBOUNDED,
     "torchvision.nms.default": lambda node: sizes_of(node.args[0])[0],
     "aten.slice.Tensor": slice_length,
+    "aten.bincount.default": lambda node: UNBOUNDED,
+    **{f"aten.arange.{overload}": lambda node: UNBOUNDED for overload in ("default", "start", "start_step")},
 }
 
 
@@ -110,7 +121,8 @@ class Counts:
             if most is None:
                 raise Unsupported(f"{symbol}, a number that data give; " + HELP)
             self.opened = symbol
-            rows = self.largest(most(node))
+            bound = sympy.sympify(most(node))
+            rows = self.largest(sliced_axis(node) if bound.free_symbols & self.numbers else bound)
             if rows == UNBOUNDED and self.limit is None:
                 raise Unsupported("as many rows as a tensor's numbers say; say how many there are at most with --max-count, or give output_size")
             self.most[symbol] = rows if self.limit is None else min(rows, self.limit)
@@ -128,10 +140,11 @@ class Counts:
         self.values[symbol] = number if x.dtype.is_floating_point else scope.cast(number, torch.int64)
         return self.values[symbol]
 
-    def as_operand(self, scope, value):
-        """A number of the program that the data give, as a tensor; anything else as it is."""
+    def as_operand(self, scope, value, is_operand):
+        """A number of the program that the data give, as a tensor, where it is an operand or was read from a tensor; else None."""
         number = value.meta.get("counted") if isinstance(value, torch.fx.Node) else None
-        if not isinstance(number, (torch.SymInt, torch.SymFloat)) or not self.symbols_of(number):
+        symbols = self.symbols_of(number) if isinstance(number, (torch.SymInt, torch.SymFloat)) else set()
+        if not symbols or not (is_operand or symbols <= self.numbers):
             return None
         return self.value(scope, expression(number))
 
@@ -141,6 +154,10 @@ class Counts:
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return {symbol for symbol in expression(value).free_symbols if is_counted(symbol)}
         return {symbol for dim in counted_axes(value).values() for symbol in dim.free_symbols if is_counted(symbol)}
+
+    def has_counted(self, node, axis):
+        """Whether the data say how many rows of the node's result count."""
+        return axis in counted_axes(node.meta.get("counted"))
 
     def largest(self, dim):
         """A size where every count is the largest, and every dynamic dimension."""
@@ -170,9 +187,32 @@ class Counts:
         if self.opened is not None:
             self.values[self.opened] = count
 
-    def found_slice(self, scope):
+    def found_number(self, scope):
+        """A number read from a tensor says how many there are: at most as many as there is room for."""
         if self.opened is not None:
-            self.found(self.value(scope, slice_length(scope.node)))
+            self.found(scope.emit("min", [self.values[self.opened], scope.operand(self.most[self.opened], torch.int64)], dtype=torch.int64,
+                                  shape=()))
+
+    def found_slice(self, scope):
+        if self.opened is None:
+            return
+        length = slice_length(scope.node)
+        self.found(self.clamped_end(scope) if length.free_symbols & self.numbers else self.value(scope, length))
+
+    def clamped_end(self, scope):
+        """Of x[:n]: how many rows there are, where n is a number read from a tensor and counts from the end if it is negative."""
+        start, end = (argument(scope.node, at, name) for at, name in ((2, "start"), (3, "end")))
+        if start:
+            raise Unsupported("rows from where a tensor's number says to the end; only rows up to there, or a known number of rows from there, "
+                              "can be exported")
+        size = self.value(scope, sliced_axis(scope.node))
+        end = self.value(scope, expression(end.meta["counted"]))
+
+        def computed(op, *operands, dtype=torch.int64):
+            return scope.emit(op, operands, dtype=dtype, shape=())
+        is_negative = computed("lt", end, scope.operand(0, torch.int64), dtype=torch.bool)
+        end = computed("where", is_negative, computed("add", end, size), end)
+        return computed("max", computed("min", end, size), scope.operand(0, torch.int64))
 
     def value(self, scope, size):
         """The run's value of a size that depends on counts, an i64 scalar, or of a number that was read from a tensor."""
@@ -185,13 +225,17 @@ class Counts:
             return scope.operand(float(size), torch.float32)
         if all(symbol in self.graph.symbols for symbol in size.free_symbols):
             return scope.size_value(size)
-        op = {"Add": "add", "Mul": "mul", "Min": "min", "Max": "max", "FloorDiv": "floor_div"}.get(type(size).__name__)
-        if op is None:
+        kind = type(size).__name__
+        op = COMPUTED.get(kind)
+        is_number = size.free_symbols <= self.numbers
+        if op is None and not is_number:
             raise Unsupported(f"{WORD}, as {size}, which cannot be computed in the graph")
-        parts = [self.value(scope, part) for part in size.args]
-        dtype = functools.reduce(torch.promote_types, [part.dtype for part in parts])
-        if op == "floor_div" and dtype.is_floating_point:
+        parts = [self.value(scope, part) for part in size.args] if op else []
+        dtype = functools.reduce(torch.promote_types, [part.dtype for part in parts], torch.float32 if kind in REAL else torch.int64)
+        if op is None or (op in ("floor_div", "mod") and dtype.is_floating_point):
             raise Unsupported(f"{size}, arithmetic with a number that the model reads from a tensor; leave it a tensor")
+        if len(parts) == 1:
+            return scope.emit(op, [scope.cast(parts[0], dtype)], dtype=dtype, shape=())
         return functools.reduce(lambda a, b: scope.emit(op, [a, b], dtype=dtype, shape=()), [scope.cast(part, dtype) for part in parts])
 
     def fill(self, scope, x, node, value):
@@ -203,6 +247,12 @@ class Counts:
             counts = scope.emit("lt", [scope.reshape(rows, along), self.value(scope, size)], dtype=torch.bool, shape=along)
             x = scope.emit("where", [counts, x, scope.operand(value, x.dtype)], dtype=x.dtype, shape=x.shape)
         return x
+
+    def elements_along(self, scope, node, axes):
+        """How many elements of a node's value stand along the axes, of those that count: an i64 scalar."""
+        shape = node.meta.get("counted", node.meta["val"]).shape
+        sizes = [self.value(scope, expression(shape[axis])) for axis in axes]
+        return functools.reduce(lambda a, b: scope.emit("mul", [a, b], dtype=torch.int64, shape=()), sizes)
 
     def close_gaps(self, scope, joined, node, axis):
         """Parts joined along an axis of which not all of their rows count: those that do, one after the other."""
@@ -294,7 +344,7 @@ FREE = {f"aten.{name}" for name in (
     "_assert_tensor_metadata.default", "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")} | {"torchvision.roi_align.default"}
 # What changes no result along a counted axis.
 NEUTRAL = {f"aten.{name}": value for names, value in {
-    ("sum.default", "sum.dim_IntList", "any.default", "any.dim"): 0,
+    ("sum.default", "sum.dim_IntList", "mean.default", "mean.dim", "any.default", "any.dim"): 0,
     ("prod.default", "prod.dim_int", "all.default", "all.dim"): 1,
     ("max.default", "max.dim", "amax.default", "argmax.default", "softmax.int", "_softmax.default", "_log_softmax.default",
      "logsumexp.default"): -math.inf,

@@ -21,6 +21,9 @@ SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16:
 END = 2**63 - 1  # the far end of an axis, in slices
 
 
+READ_NUMBER = "a number that the model reads from a tensor, where a graph file wants one that is known; leave it a tensor, or fix it"
+
+
 class Unsupported(Exception):
     """Why one node cannot be exported."""
 
@@ -36,9 +39,18 @@ class Tensor:
     def rank(self):
         return len(self.shape)
 
+    def refuse(self, *_):
+        """For what computes with a number that a graph file wants to be known."""
+        raise Unsupported(READ_NUMBER)
+
+    __index__ = __int__ = __float__ = __neg__ = __abs__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __pow__ = __lt__ = __le__ = __gt__ = __ge__ = refuse
+
 
 def expression(dim):
     """A dim, an index or a count as a sympy expression."""
+    if isinstance(dim, Tensor):
+        raise Unsupported(READ_NUMBER)
     return dim.node.expr if isinstance(dim, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(dim)
 
 
@@ -69,6 +81,8 @@ def dtype_name(dtype):
 def json_number(value):
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise Unsupported(f"{value}, a number that follows from dynamic dimensions, where a graph file wants one that is known")
+    if isinstance(value, Tensor):
+        raise Unsupported(READ_NUMBER)
     if isinstance(value, list):
         return [json_number(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -258,17 +258,30 @@ def histogram(s, x, bins, min, max):
     return counted(s, bin_of, bins)
 
 
-def counted(s, labels, count):
-    """How often each whole number below count stands in a vector."""
+def counted(s, labels, count, weights=None):
+    """How often each whole number below count stands in a vector, or the sum of the weights beside it."""
     wide = [labels.shape[0], count]
     numbers = s.cast(s.graph.indices(range(count)), labels.dtype)
     is_it = s.emit("eq", [s.reshape(labels, [labels.shape[0], 1]), numbers], dtype=torch.bool, shape=wide)
-    return s.emit("reduce_sum", [s.cast(is_it, s.out.dtype)], shape=[count], axes=[0], keep_dims=False)
+    terms = s.cast(is_it, s.out.dtype)
+    if weights is not None:
+        weights = s.cast(s.reshape(weights, [labels.shape[0], 1]), s.out.dtype)
+        terms = s.emit("where", [is_it, weights, s.operand(0, s.out.dtype)], shape=wide)
+    return s.emit("reduce_sum", [terms], shape=[count], axes=[0], keep_dims=False)
 
 
 @aten("bincount.default")
 def bincount(s, x, weights, minlength):
-    raise Unsupported("bincount: the size of its result depends on data; use torch.histc with bins, min and max, or one_hot")
+    """As many as the largest number says, and minlength; those behind what there is room for are left out."""
+    count = known(s.out.shape[0])
+    if s.counts.opened is None or count is None:
+        raise Unsupported("bincount: the size of its result depends on data; use torch.histc with bins, min and max, or one_hot")
+    ints = torch.int64
+    labels = s.cast(x, ints)
+    size = s.emit("add", [s.emit("reduce_max", [labels], dtype=ints, shape=(), axes=[0], keep_dims=False), s.operand(1, ints)], dtype=ints, shape=())
+    size = s.emit("max", [size, s.operand(minlength, ints)], dtype=ints, shape=())
+    s.counts.found(s.emit("min", [size, s.operand(count, ints)], dtype=ints, shape=()))
+    return counted(s, labels, count, weights)
 
 
 @aten("nonzero_static.default")

@@ -113,33 +113,39 @@ size_t axis_of(const Node& node, size_t rank) {
   return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
 }
 
+std::optional<CutStart> cut_start_of(const Graph& graph, const Node& node) {
+  if (node.inputs.size() != 1) return std::nullopt;
+  const Shape& x = graph.value(*node.inputs[0]).type.shape;
+  if (node.op == OpId::narrow)
+    return CutStart{.axis = axis_of(node, x.size()),
+                    .start = attributes_of(node).integers("start").at(0)};
+  if (node.op != OpId::slice) return std::nullopt;
+  const Ints& starts = std::get<Ints>(node.attributes.at("starts"));
+  const auto axes = node.attributes.find("axes");
+  const auto steps = node.attributes.find("steps");
+  const bool is_step = steps != node.attributes.end() && std::get<Ints>(steps->second) != Ints{1};
+  if (starts.size() != 1 || is_step || axes == node.attributes.end()) return std::nullopt;
+  const int64_t axis = std::get<Ints>(axes->second)[0].bound();
+  return CutStart{
+      .axis = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis),
+      .start = starts[0]};
+}
+
 std::optional<Cut> cut_of(const Graph& graph, ValueId id) {
   const Node* node = producer_of(graph, id);
-  if (node == nullptr || node->inputs.size() != 1) return std::nullopt;
+  const std::optional<CutStart> begin = node == nullptr ? std::nullopt : cut_start_of(graph, *node);
+  if (!begin) return std::nullopt;
   const Shape& x = graph.value(*node->inputs[0]).type.shape;
-  Cut cut{.x = *node->inputs[0]};
-  std::optional<Dim> start;
-  if (node->op == OpId::narrow) {
-    cut.axis = axis_of(*node, x.size());
-    start = attributes_of(*node).integers("start").at(0);  // the run may give it
-  } else if (node->op == OpId::slice) {
-    const Ints& starts = std::get<Ints>(node->attributes.at("starts"));
-    const auto axes = node->attributes.find("axes");
-    const auto steps = node->attributes.find("steps");
-    const bool is_step =
-        steps != node->attributes.end() && std::get<Ints>(steps->second) != Ints{1};
-    if (starts.size() != 1 || is_step || axes == node->attributes.end()) return std::nullopt;
-    const int64_t axis = std::get<Ints>(axes->second)[0].bound();
-    cut.axis = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis);
-    start = starts[0];
-  }
-  if (!start || start->is_free() || x[cut.axis].is_free()) return std::nullopt;
-  if (graph.value(id).type.shape[cut.axis].is_free()) return std::nullopt;
-  const int64_t length = x[cut.axis];
-  const int64_t first = *start;
-  cut.start = std::clamp<int64_t>(first < 0 ? first + length : first, 0, length);
-  cut.end = cut.start + static_cast<int64_t>(graph.value(id).type.shape[cut.axis]);
-  return cut;
+  const Shape& y = graph.value(id).type.shape;
+  const size_t axis = begin->axis;
+  if (begin->start.is_free() || x[axis].is_free() || y[axis].is_free()) return std::nullopt;
+  const int64_t length = x[axis];
+  const int64_t first = begin->start;
+  const int64_t start = std::clamp<int64_t>(first < 0 ? first + length : first, 0, length);
+  return Cut{.x = *node->inputs[0],
+             .axis = axis,
+             .start = start,
+             .end = start + static_cast<int64_t>(y[axis])};
 }
 
 ValueId NodeEmitter::emit(const char* op, std::vector<std::optional<ValueId>> inputs,

@@ -45,6 +45,14 @@ std::string node_text(const Node& node, const char* name);
 // The attribute "axis", counted from the front.
 size_t axis_of(const Node& node, size_t rank);
 
+// Where a narrow, or a slice of one axis without steps, begins; counted from the end if negative.
+// nullopt of other nodes, and where a tensor says it.
+struct CutStart {
+  size_t axis = 0;
+  Dim start;
+};
+std::optional<CutStart> cut_start_of(const Graph& graph, const Node& node);
+
 // Elements `start` up to `end` of one axis of x, of fixed size: a narrow, or a slice of one axis
 // without steps.
 struct Cut {

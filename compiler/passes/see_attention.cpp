@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/attention/attention_problem.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
+#include "compiler/passes/known_tensors.h"
 #include "compiler/passes/mask_forms.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/patterns.h"
@@ -174,6 +176,10 @@ class AttentionBuilder {
     std::vector<std::optional<ValueId>> inputs = {in_layout(q, q_layout), in_layout(k, kv_layout),
                                                   in_layout(v, kv_layout)};
     add_masks(taken, inputs);
+    if (attention_.sinks) {
+      inputs.resize(kAttentionSinks);
+      inputs.push_back(sinks());
+    }
     const ValueId y = emitter_.emit("attention", std::move(inputs), std::move(attributes));
     const Shape wanted = graph_.value(attention_.result).type.shape;
     const ValueId result = emitter_.reshape(y, wanted);
@@ -214,6 +220,20 @@ class AttentionBuilder {
   }
   ValueId in_layout(const WrittenHeads& heads, const std::string& layout) {
     return turned(heads, layout).value;
+  }
+
+  // One number for each head, of a column that is the same for all tokens of the batch.
+  ValueId sinks() {
+    ValueId value = *attention_.sinks;
+    const size_t rank = emitter_.type(value).shape.size();
+    for (size_t axis = 0; axis < rank; ++axis) {
+      if (axis + 3 == rank || emitter_.type(value).shape[axis] == 1) continue;
+      value = emitter_.emit(
+          "narrow", {value},
+          {{"axis", static_cast<int64_t>(axis)}, {"start", int64_t{0}}, {"len", int64_t{1}}});
+    }
+    value = emitter_.reshape(value, {element_count(emitter_.type(value).shape)});
+    return emitter_.expand(value, {attention_.heads});
   }
 
   // What broadcasts to scores [.., batch * heads, queries, keys] as [batch or 1, heads or 1, ..].
@@ -297,11 +317,31 @@ class AttentionBuilder {
   NodeEmitter emitter_;
 };
 
-bool see(Module& module, Graph& graph, MaskForms& forms, NodeId id) {
+// True where a column of sinks has a number for each head, whatever the token: by its shape, or as
+// its elements are.
+bool is_by_head(const Graph& graph, KnownTensors& tensors, const WrittenAttention& attention) {
+  const TensorType& type = graph.value(*attention.sinks).type;
+  Shape shape = type.shape;
+  if (!is_float(type.dtype) || shape.size() > 4) return false;
+  shape.insert(shape.begin(), 4 - shape.size(), 1);
+  if (shape[1] != 1 && shape[1] != attention.heads) return false;
+  if (shape[0] == 1 && shape[2] == 1) return true;
+  const Tensor* known = tensors.of(*attention.sinks);
+  if (known == nullptr) return false;
+  const auto tokens = static_cast<size_t>(static_cast<int64_t>(shape[2]));
+  const auto heads = static_cast<size_t>(static_cast<int64_t>(shape[1]));
+  for (size_t i = 0; i < known->floats.size(); ++i) {
+    if (known->floats[i] != known->floats[i / tokens % heads * tokens]) return false;
+  }
+  return true;
+}
+
+bool see(Module& module, Graph& graph, MaskForms& forms, KnownTensors& tensors, NodeId id) {
   std::optional<WrittenAttention> attention;
   std::optional<TakenMasks> masks;
   const bool is_decided = !free_size_read_by([&] {
     attention = written_attention(module, graph, graph.node(id));
+    if (attention && attention->sinks && !is_by_head(graph, tensors, *attention)) attention.reset();
     if (attention) masks = MaskReader(graph, forms, *attention).read();
   });
   if (!is_decided || !attention || !masks) return false;
@@ -315,9 +355,10 @@ size_t see_attention(Module& module, const PassOptions& options, Diagnostics& di
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     MaskForms forms(module, graph);
+    KnownTensors tensors(module, graph);
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (graph.node(id).op == OpId::softmax && see(module, graph, forms, id)) ++changed;
+      if (graph.node(id).op == OpId::softmax && see(module, graph, forms, tensors, id)) ++changed;
     }
   }
   // What was seen reads no more: it would stand between other patterns and their values.

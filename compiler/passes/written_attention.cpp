@@ -46,12 +46,62 @@ class AttentionReader {
     const int64_t axis = node_integer(softmax_, "axis");
     const auto rank = static_cast<int64_t>(shape.size());
     if (rank < 3 || (axis != -1 && axis != rank - 1)) return std::nullopt;
-    if (!walk_up(*softmax_.inputs[0], 1) || !walk_down() || !read_sizes()) return std::nullopt;
+    if (!walk_up(before_sinks(), 1) || !walk_down() || !read_sizes()) return std::nullopt;
     return found_;
   }
 
  private:
   [[nodiscard]] const Shape& shape_of(ValueId id) const { return graph_.value(id).type.shape; }
+
+  // ---- a column of sinks ----
+
+  // The scores that a column was joined to, or the softmax's input itself.
+  ValueId before_sinks() {
+    const ValueId input = *softmax_.inputs[0];
+    const ValueId joined = before_shift(input);
+    const Node* node = producer_of(graph_, joined);
+    const Shape& shape = shape_of(joined);
+    const bool is_column = node != nullptr && node->op == OpId::concat &&
+                           node->inputs.size() == 2 && shape.size() == 4 &&
+                           axis_of(*node, shape.size()) == 3 &&
+                           (joined != input || sole_reader(graph_, joined));
+    if (!is_column) return input;
+    const size_t column = shape_of(*node->inputs[0])[3] == 1 ? 0 : 1;
+    if (shape_of(*node->inputs[column])[3] != 1) return input;
+    found_.sinks = *node->inputs[column];
+    while (const Node* copies = producer_of(graph_, *found_.sinks)) {
+      if (copies->op != OpId::expand) break;
+      found_.sinks = *copies->inputs[0];
+    }
+    scores_from_ = column == 0 ? 1 : 0;
+    return *node->inputs[1 - column];
+  }
+
+  // x of x - max(x), which softmax does not tell from x.
+  [[nodiscard]] ValueId before_shift(ValueId id) const {
+    const Node* shift = sole_reader(graph_, id) ? producer_of(graph_, id) : nullptr;
+    if (shift == nullptr || shift->op != OpId::sub) return id;
+    const ValueId x = *shift->inputs[0];
+    const Node* top = producer_of(graph_, *shift->inputs[1]);
+    const bool is_alone = top != nullptr && top->op == OpId::reduce_max && top->inputs[0] == x &&
+                          graph_.reader_count(x) == 2 && !graph_.is_output(x) &&
+                          sole_reader(graph_, top->outputs[0]) && node_flag(*top, "keep_dims");
+    if (!is_alone) return id;
+    const auto axes = top->attributes.find("axes");
+    if (axes == top->attributes.end()) return id;
+    const Ints& tops = std::get<Ints>(axes->second);
+    const auto last = static_cast<int64_t>(shape_of(x).size()) - 1;
+    return tops == Ints{last} || tops == Ints{-1} ? x : id;
+  }
+
+  // Weights without the column of sinks.
+  [[nodiscard]] bool drops_sinks(const Node& node) const {
+    if (!found_.sinks || drops_sinks_) return false;
+    const std::optional<CutStart> cut = cut_start_of(graph_, node);
+    const Shape& shape = shape_of(node.outputs[0]);
+    return cut && cut->axis == 3 && cut->start == Dim(scores_from_) && shape.size() == 4 &&
+           shape[3] == found_.kv_tokens;
+  }
 
   // ---- from the softmax to q and k ----
 
@@ -181,8 +231,14 @@ class AttentionReader {
   bool walk_down() {
     ValueId at = softmax_.outputs[0];
     while (const Node* node = next_reader(at)) {
-      if (node->op == OpId::matmul) return read_product(*node, at);
+      if (node->op == OpId::matmul)
+        return found_.sinks.has_value() == drops_sinks_ && read_product(*node, at);
       const ValueId result = node->outputs[0];
+      if (drops_sinks(*node)) {
+        drops_sinks_ = true;
+        at = result;
+        continue;
+      }
       const bool goes_on = is_float_cast(graph_, *node) || is_guard(*node, at) ||
                            (is_reshaping(*node) && keeps_scores(shape_of(at), shape_of(result)));
       if (!goes_on) return false;
@@ -334,6 +390,8 @@ class AttentionReader {
   const Node& softmax_;
   WrittenAttention found_;
   std::optional<Shape> split_;  // batch, heads
+  int64_t scores_from_ = 0;     // beside a column of sinks: where scores begin
+  bool drops_sinks_ = false;
 };
 
 }  // namespace

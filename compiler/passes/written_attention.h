@@ -36,7 +36,8 @@ struct WrittenMask {
   Shape scores;              // where it stands
 };
 
-// softmax(mask(cap(scale * q k^T))) v. Sizes agree; batch and heads are told apart as far as the
+// softmax(mask(cap(scale * q k^T))) v; with sinks the softmax has one column more, which v does not
+// see. Sizes agree; batch and heads are told apart as far as the
 // graph does.
 struct WrittenAttention {
   WrittenHeads q;
@@ -52,6 +53,7 @@ struct WrittenAttention {
   double scale = 1;
   double softcap = 0;
   std::vector<WrittenMask> masks;  // from the softmax on upwards
+  std::optional<ValueId> sinks;    // the column: expands to [batch, head, token, 1]
   NodeId product{};                // with v
   ValueId result{};                // what stands for the whole
   bool is_by_token = false;        // result is [batch, token, head, dim], else [batch, head, ...]

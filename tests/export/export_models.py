@@ -882,6 +882,52 @@ class Known(nn.Module):
                 torch.full_like(x, float("nan")), torch.full((2, 3), x.shape[1]))
 
 
+class ReadNumbers(nn.Module):
+    """Places, bounds and amounts that are numbers read from tensors."""
+
+    def forward(self, x, lengths):
+        place = x[:, 0].argmax()
+        number = lengths[1].item()
+        torch._check(number >= 0)
+        torch._check(number <= 3)
+        written = x.clone()
+        written[place] = x[0] * 2
+        written[place, 2] += 1
+        written[:, number:number + 2] = x[:, :2]
+        beginning = x[:, :lengths.max()]
+        positive = x[x > 0]
+        return (x[place], x[place - 1, 2], x[:, number], x[..., -1 - number // 2], x[:, number:number + 2], written, torch.roll(x, number, 1),
+                torch.roll(x, -number, 1), torch.full((3,), number), x * (number / 2), x + number % 2, x - abs(number - 3), beginning.mean(1),
+                beginning.sum(1), beginning.softmax(1).amax(1), x[:, :-lengths.max()].sum(1), positive.mean(), x[lengths > 1].mean(0),
+                x[x > 100].mean())
+
+
+class ReadLengths(nn.Module):
+    """A mask as wide as the longest of what a tensor counts, and rows cut there."""
+
+    def forward(self, x, lengths):
+        mask = torch.arange(lengths.max().item())[None] < lengths[:, None]
+        return mask.sum(1), torch.arange(2, lengths.max().item() + 2).sum(), (mask.float() * x[:, :1]).sum(1), mask.T, x[:, :lengths.max()].T
+
+
+class Bits(nn.Module):
+    """Parts and neighbours of floats, and the values that are there most often."""
+
+    def forward(self, x, other, labels):
+        whole = torch.round(x * 2)
+        return (*torch.frexp(x * 1e3), torch.frexp(torch.tensor([0.0, -0.0, float("inf"), 2.0, -0.75]) + x[0, 0] * 0)[1], torch.signbit(x),
+                torch.signbit(x * 0), torch.signbit(x.half()), torch.signbit(labels), torch.nextafter(x, other), torch.nextafter(x, x),
+                torch.nextafter(x.half(), other.half()), torch.nextafter(torch.zeros_like(x), other), *labels.mode(), *labels.mode(0, keepdim=True),
+                whole.mode(1).values)
+
+
+class Tally(nn.Module):
+    """Numbers counted, up to the largest."""
+
+    def forward(self, labels, weights):
+        return torch.bincount(labels), torch.bincount(labels, minlength=7), torch.bincount(labels, weights), torch.bincount(labels).sum()
+
+
 class Assumed(nn.Module):
     """Goes on by what it asks of tensors."""
 

@@ -83,6 +83,18 @@ CASES = {
     "durations": lambda: fixed(models.Durations, floats(5, 3), torch.tensor([2, 0, 3, 1, 1]), max_count=12),
     "known": lambda: fixed(models.Known, floats(2, 5, 4), dynamic={"x": {1: ("seq", 3, 9)}}, other=(floats(2, 8, 4),),
                            bind={"seq": (5, 8)}),
+    "read_numbers": lambda: fixed(models.ReadNumbers, floats(4, 6), torch.tensor([1, 3, 2, 4])),
+    "read_numbers_dynamic": lambda: fixed(models.ReadNumbers, floats(4, 6), torch.tensor([1, 3, 2, 4]),
+                                          dynamic={"x": {0: ("batch", 2, 9)}, "lengths": {0: ("batch", 2, 9)}},
+                                          other=(floats(7, 6), torch.arange(7) % 5), bind={"batch": (4, 7)}),
+    "read_lengths": lambda: fixed(models.ReadLengths, floats(3, 6), torch.tensor([1, 4, 2]), max_count=5),
+    "read_lengths_dynamic": lambda: fixed(models.ReadLengths, floats(3, 6), torch.tensor([1, 4, 2]), max_count=5,
+                                          dynamic={"x": {0: ("batch", 2, 9), 1: ("len", 4, 9)}, "lengths": {0: ("batch", 2, 9)}},
+                                          other=(floats(4, 5), torch.tensor([2, 0, 3, 1])), bind={"batch": (3, 4), "len": (6, 5)}),
+    "bits": lambda: fixed(models.Bits, floats(3, 5), floats(3, 5), integers(-2, 3, 3, 5),
+                          dynamic={"x": {0: ("rows", 2, 9)}, "other": {0: ("rows", 2, 9)}, "labels": {0: ("rows", 2, 9)}},
+                          other=(floats(6, 5), floats(6, 5), integers(-2, 3, 6, 5)), bind={"rows": (3, 6)}),
+    "tally": lambda: fixed(models.Tally, torch.tensor([3, 1, 3, 0, 5]), floats(5), max_count=8),
     "assumed": lambda: fixed(models.Assumed, floats(2, 6), torch.tensor([4, 2]), assume_values=True),
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
     "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
@@ -283,6 +295,16 @@ class Refused(torch.nn.Module):
                 torch.linalg.det(x.repeat(9, 9)))
 
 
+class ReadsNumbers(torch.nn.Module):
+    """Numbers of the data where a graph file wants known ones."""
+
+    def forward(self, x):
+        number = x[0, :2].argmax().item()
+        slope = x[0, 0].item()
+        return (x.triu(number), torch.nn.functional.leaky_relu(x, slope), torch.nn.functional.elu(x, slope), x.kthvalue(number + 1, 1).values,
+                torch.arange(number), x[:, x[0, :2].argmin():])
+
+
 class NearMisses(torch.nn.Module):
     """What is refused beside what is not."""
     def forward(self, q, table):
@@ -327,6 +349,10 @@ def check_refusals(args, folder):
     text = refusal(Refused(), (floats(4, 4),))
     for words in ("inner.1 (Picker)", "export_test.py:", "the run decides how many rows count", "aten._linalg_eigh", "aten.special_bessel_j0",
                   "polygamma of order 2", "a determinant of a matrix of 36 x 36"):
+        assert words in text, f"{words} is not in: {text}"
+    text = refusal(ReadsNumbers(), (floats(4, 4),))
+    for words in ("aten.triu.default: a number that the model reads from a tensor", "aten.leaky_relu", "aten.elu", "aten.kthvalue",
+                  "say how many there are at most with --max-count", "rows from where a tensor's number says to the end"):
         assert words in text, f"{words} is not in: {text}"
     for kind, words in (("sum", "aten.sum.default for each score"), ("part", "aten.min.default for each score")):
         module = NearMisses()

@@ -551,6 +551,21 @@ TEST_CASE("all_operators_without_a_gradient_are_listed") {
         std::string::npos);
 }
 
+TEST_CASE("attention_with_sinks_has_no_gradient") {
+  Module module = module_of(
+      R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, 2, 3, 4]}, {"name": "sinks", "dtype": "f32", "shape": [2]}],
+         "nodes": [)" +
+      step_text("attention", R"("x", "x", "x", null, null, null, null, "sinks")", R"("y")",
+                R"({"num_heads": 2, "head_dim": 4, "q_layout": "bhsd", "kv_layout": "bhsd"})") +
+      ", " + step_text("reduce_sum", R"("y")", R"("c")") + R"(], "outputs": ["c"])");
+  Graph& graph = module.entries[0];
+  Diagnostics diagnostics;
+  const auto gradients =
+      differentiate(module, graph, graph.outputs()[0], graph.inputs, diagnostics);
+  CHECK_FALSE(gradients.has_value());
+  CHECK(diagnostics.text().find("with sinks it has no gradient") != std::string::npos);
+}
+
 TEST_CASE("a_loss_is_a_float_scalar") {
   Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4]}],
                               "nodes": [)" +

@@ -13,6 +13,10 @@ const std::string kNumbers =
     constant_text("near", "[]", "[-1e4]") + ", " + constant_text("minus_inf", "[]", R"(["-inf"])") +
     ", " + constant_text("lower", "[3, 3]", "[1, 0, 0, 1, 1, 0, 1, 1, 1]", "bool") + ", " +
     constant_text("upper", "[1, 1, 3, 3]", R"([0, "-inf", "-inf", 0, 0, "-inf", 0, 0, 0])") + ", " +
+    constant_text("sink", "[1, 2, 1, 1]", "[0.5, -1]") + ", " +
+    constant_text("column", "[2, 2, 3, 1]",
+                  "[0.5, 0.5, 0.5, -1, -1, -1, 0.5, 0.5, 0.5, -1, -1, -1]") +
+    ", " + constant_text("by_token", "[1, 2, 3, 1]", "[0.5, 1, 0.5, -1, -1, 2]") + ", " +
     constant_text("other", "[3, 3]", "[1, 0, 0, 1, 1, 0, 1, 0, 1]", "bool");
 
 // x [2, 3, 16] as q, k, v of 2 heads of 8: [2, 2, 3, 8]; kt with the last two axes swapped.
@@ -298,6 +302,66 @@ TEST_CASE("a free size stays free, and a triangle of positions is causal at ever
   Module shifted = free_module("1");
   CHECK(apply(see_attention, shifted) == 1);
   CHECK_FALSE(only_node(shifted, "attention").attributes.contains("causal"));
+}
+
+namespace {
+
+// Scores with a column of sinks, made by `column`, the softmax of `joined`, and `kept` of it.
+Module with_sinks(const std::string& column, const std::string& shift, const std::string& kept,
+                  const std::string& joined = R"("masked", "sinks")") {
+  std::string end = kEnd;
+  end.replace(end.find(R"("masked")"), 8, R"("shifted")");
+  end.replace(end.find(R"(["p", "v"])"), 10, R"(["kept", "v"])");
+  return written_module(
+      kHeads + kProduct + ", " + op_text("mul", R"("qk", "eighth")", "masked") + ", " + column +
+      ", " + op_text("concat", joined, shift.empty() ? "shifted" : "joined", R"("axis": -1)") +
+      (shift.empty() ? "" : ", " + shift) + ", " + kept + end);
+}
+
+const std::string kColumn = op_text("expand", R"("sink")", "sinks", R"("shape": [2, 2, 3, 1])");
+const std::string kShift =
+    op_text("reduce_max", R"("joined")", "top", R"("axes": [3], "keep_dims": true)") + ", " +
+    op_text("sub", R"("joined", "top")", "shifted");
+const std::string kKept =
+    op_text("slice", R"("p")", "kept", R"("axes": [3], "starts": [0], "ends": [-1])");
+
+}  // namespace
+
+TEST_CASE("a column that the softmax has beside the scores, and that is dropped, is sinks") {
+  Module module = with_sinks(kColumn, kShift, kKept);
+  CHECK(apply_keeping_values(see_attention, module) == 1);
+  CHECK(only_node(module, "attention").inputs.size() == 8);
+  Module front = with_sinks(
+      kColumn, kShift, op_text("narrow", R"("p")", "kept", R"("axis": 3, "start": 1, "len": 3)"),
+      R"("sinks", "masked")");
+  CHECK(apply_keeping_values(see_attention, front) == 1);
+  CHECK(only_node(front, "attention").inputs.size() == 8);
+  Module plain = with_sinks(kColumn, "", kKept);
+  CHECK(apply_keeping_values(see_attention, plain) == 1);
+  Module known = with_sinks(op_text("identity", R"("column")", "sinks"), kShift, kKept);
+  apply(canonicalise, known);
+  CHECK(apply_keeping_values(see_attention, known) == 1);
+}
+
+TEST_CASE("a column that is no sink for each head stays") {
+  SECTION("it is kept, and a key is dropped") {
+    check_stays(see_attention, with_sinks(kColumn, kShift,
+                                          op_text("slice", R"("p")", "kept",
+                                                  R"("axes": [3], "starts": [1], "ends": [4])")));
+  }
+  SECTION("its numbers differ from token to token") {
+    check_stays(see_attention,
+                with_sinks(op_text("expand", R"("by_token")", "sinks", R"("shape": [2, 2, 3, 1])"),
+                           kShift, kKept));
+  }
+  SECTION("what is subtracted is the largest of another axis") {
+    check_stays(see_attention,
+                with_sinks(kColumn,
+                           op_text("reduce_max", R"("joined")", "top",
+                                   R"("axes": [2], "keep_dims": true)") +
+                               ", " + op_text("sub", R"("joined", "top")", "shifted"),
+                           kKept));
+  }
 }
 
 TEST_CASE("what only looks like attention stays as it is") {

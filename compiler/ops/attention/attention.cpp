@@ -135,6 +135,10 @@ bool attention_gradient(GradientContext& ctx) {
                     "cut them by slice");
   }
   NodeBuilder::Inputs inputs = ctx.node().inputs;
+  if (inputs.size() > kAttentionSinks && inputs[kAttentionSinks]) {
+    return ctx.fail(DiagCode::UnknownOp, "with sinks it has no gradient",
+                    "write them out, as a column beside the scores that is dropped behind softmax");
+  }
   // Behind q, k and v. (For insert() g++ 13 warns of a vector without memory.)
   inputs.push_back(ctx.gradient());
   std::rotate(inputs.begin() + kAttentionMask, inputs.end() - 1, inputs.end());
