@@ -224,7 +224,8 @@ def packed_cases():
 
 
 def conv_cases():
-    """conv_mma: rings with and without warpgroups, k shared out over clusters, volumes, and patches of few channels."""
+    """conv_mma: rings with and without warpgroups, k shared out over clusters, volumes, and patches of few channels; windows by the
+    copy engine."""
     conv, cases = "conv_mma", []
     for size, wide_in, wide_out, images in [((7, 7), 512, 512, 1), ((7, 9), 512, 72, 1), ((13, 11), 256, 136, 1),
                                             ((5, 3), 1024, 40, 1), ((9, 17), 320, 320, 1)]:
@@ -236,7 +237,8 @@ def conv_cases():
     cases.append(case(convolution, "conv-f32-61x67-64-72", "f32", (61, 67), 64, 72, kernel=conv, images=3))
     cases.append(case(convolution, "conv-f32-few-223x225-3-64", "f32", (223, 225), 3, 64, kernel=conv, stride=2))
     cases.append(case(convolution, "conv-f16-residual-7x7-512-128", "f16", (7, 7), 512, 128, kernel=conv, clusters=True, residual=True))
-    cases.append(case(convolution, "conv-f16-61x67-64-72", "f16", (61, 67), 64, 72, kernel=conv, images=3))
+    cases.append(case(convolution, "conv-f16-61x67-64-72", "f16", (61, 67), 64, 72, kernel="matmul_wgmma", images=3,
+                      define="RLX_WINDOW=1"))
     for groups in (4, 32):
         cases.append(case(convolution, f"conv-f16-31x33-128-128-groups-{groups}", "f16", (31, 33), 128, 128, kernel=conv, images=3,
                           groups=groups, define=f"RLX_BUNDLED={groups // 2}"))
@@ -244,7 +246,8 @@ def conv_cases():
         cases.append(case(convolution, f"conv-{dtype}-3x5x7-256-72", dtype, (3, 5, 7), 256, 72, kernel=conv, clusters=True,
                           define="RLX_VOLUMES=1"))
     cases.append(case(convolution, "conv-f16-9x31x33-64-136", "f16", (9, 31, 33), 64, 136, kernel=conv, images=2, define="RLX_VOLUMES=1"))
-    cases.append(case(convolution, "conv-f16-63x33-136-264", "f16", (63, 33), 136, 264, kernel=conv, images=2))
+    cases.append(case(convolution, "conv-f16-63x33-136-264", "f16", (63, 33), 136, 264, kernel="matmul_wgmma", images=2,
+                      define="RLX_WINDOW=1"))
     cases.append(case(convolution, "conv-f16-few-223x225-3-64", "f16", (223, 225), 3, 64, kernel=conv, stride=2))
     return cases
 

@@ -468,7 +468,7 @@ bool has_channel_pieces(const Convolution& conv) {
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
   if (std::string refusal = conv_groups_refusal(problem.conv); !refusal.empty()) return refusal;
-  const double microseconds = conv_ring_time(at, problem);
+  const double microseconds = conv_ring_alone_time(at, problem);
   if (std::string refusal = conv_rows_refusal(at, problem, microseconds); !refusal.empty())
     return refusal;
   return few_products_refusal(at, problem, microseconds);
@@ -476,6 +476,14 @@ std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
   return choose_conv_tiling(ring_products(at, problem.for_tiles()), at.device()).microseconds;
+}
+
+double conv_ring_alone_time(const OfferContext& at, const ConvProblem& problem) {
+  const std::vector<ConvProduct> products = ring_products(at, problem.for_tiles());
+  const auto alone = [&products](const ConvTiling& tiling) {
+    return alone_microseconds(products.front(), tiling);
+  };
+  return alone(least_excess(conv_candidates(products, at.device()), alone));
 }
 
 double conv_ring_time_of(const OfferContext& at, const ConvProblem& largest,

@@ -29,6 +29,8 @@ inline constexpr int64_t kRowLimit = std::numeric_limits<int32_t>::max() - (1 <<
 // In general; x and w channels last.
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem);
+// Of the step by itself, in the tiles that are the fastest then.
+double conv_ring_alone_time(const OfferContext& at, const ConvProblem& problem);
 // By the tiles of `largest`.
 double conv_ring_time_of(const OfferContext& at, const ConvProblem& largest,
                          const ConvProblem& problem);

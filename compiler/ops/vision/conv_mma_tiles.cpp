@@ -34,9 +34,10 @@ constexpr std::array kTiles = {
     TileCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.200},
     TileCost{{.tile_m = 128, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.300},
 };
-// Microseconds that such a step takes among others more than in a row of its like, by which the costs
-// are fitted: what it reads comes from farther away, and less of it is done before the step ahead of
-// it ends. ResNet-50 of 2 to 8 images, H200 (tests/bench/results/2026-11-29-h200-convolutions.md).
+// Microseconds that such a step takes among others more than in a row of its like, by which the
+// costs are fitted: what it reads comes from farther away, and less of it is done before the step
+// ahead of it ends. ResNet-50 of 2 to 8 images, H200
+// (tests/bench/results/2026-11-29-h200-convolutions.md).
 constexpr double kAmongOthers = 3.4;
 // Tiles that warpgroups multiply, measured on an H200 with the convolutions of ResNet-50 at batch
 // 32. Microseconds of a step, where nobody else is on the multiprocessor (alone) and per workgroup
@@ -224,6 +225,11 @@ std::optional<ConvTiling> shared_tiling(const ConvProduct& product, ConvTiling t
     tiling.stages = stages_for(tiling.tile, few ? kMaxStages / 2 : kMaxStages, device);
   }
   return tiling;
+}
+
+double alone_microseconds(const ConvProduct& product, const ConvTiling& tiling) {
+  const bool is_of_warps = !product.in_parts && !tiling.tile.by_groups;
+  return tiling.microseconds - (is_of_warps ? kAmongOthers : 0);
 }
 
 ConvTiling tiling_of_size(const ConvProduct& product, ConvTiling tiling) {

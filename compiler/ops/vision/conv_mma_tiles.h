@@ -62,6 +62,8 @@ std::vector<std::vector<ConvTiling>> conv_candidates(std::span<const ConvProduct
 ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device);
 // The same for as many lines as the product has; its estimate is not known then.
 ConvTiling tiling_of_size(const ConvProduct& product, ConvTiling tiling);
+// Its estimate without what the step takes longer among others.
+double alone_microseconds(const ConvProduct& product, const ConvTiling& tiling);
 // Its estimate, on any device.
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device);

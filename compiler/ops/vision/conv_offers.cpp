@@ -43,7 +43,8 @@ constexpr std::array kConvOffers = {
                .adds_residual = true,
                .x_channels_last = true,
                .filters = FilterOrder::ChannelsLast,
-               .place_refusal = conv_mma_place_refusal}},
+               .place_refusal = conv_mma_place_refusal},
+              conv_ring_alone_time},
     ConvOffer{{.kernel = KernelId::matmul_wgmma,
                .form = "window",
                .rank = 0,
@@ -245,7 +246,9 @@ std::optional<double> conv_node_microseconds(const OfferContext& at, const Graph
   const std::optional<ConvProblem> problem = problem_of(graph, node);
   if (!problem) return std::nullopt;
   const auto choice = choose(conv_offers(), at, *problem);
-  return choice.row == nullptr ? std::nullopt : std::optional(choice.microseconds);
+  if (choice.row == nullptr) return std::nullopt;
+  const auto alone = choice.row->alone_microseconds;
+  return alone == nullptr ? choice.microseconds : alone(at, *problem);
 }
 
 bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node) {

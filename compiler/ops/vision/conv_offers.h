@@ -27,6 +27,8 @@ struct ConvLayouts {
 
 struct ConvOffer : Offer<ConvProblem> {
   ConvLayouts layouts;
+  // Where microseconds() is what the step takes among others: by itself, as other tables estimate.
+  double (*alone_microseconds)(const OfferContext& at, const ConvProblem& problem) = nullptr;
 };
 
 inline bool may_stand_for(const ConvOffer& row, const ConvOffer& other) {
@@ -40,7 +42,7 @@ std::span<const ConvOffer> conv_offers();
 std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& graph,
                                         const Node& node);
 
-// How long that kernel takes by the device's model; nullopt where no row takes the node.
+// How long that kernel takes by itself, by the device's model; nullopt where no row takes the node.
 std::optional<double> conv_node_microseconds(const OfferContext& at, const Graph& graph,
                                              const Node& node);
 
