@@ -59,10 +59,15 @@ constexpr DeviceModel h200_cuda() {
   DeviceModel model = kH200Vulkan;
   model.shared_bytes = 99 * 1024;
   model.step_microseconds = 0.83;
-  model.library_rates = {.short_float = 680, .f32 = 45, .tf32 = 380};
-  // The shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans; so is wgmma's.
-  model.library_tiles = {.begin = 5.5, .rate = 790, .added_rate = 3000};
-  model.mma_rates = {.short_float = 290, .f32 = 90, .tf32 = 220};
+  // Encoders 384, 768 and 1024 wide of 77 to 4096 lines, of plans; so is wgmma's. The largest products
+  // of f32 reach 47.
+  model.library = {.begin = 5.5,
+                   .float_begin = 7.5,
+                   .depth_rate = 1800,
+                   .short_float = 790,
+                   .f32 = 30,
+                   .tf32 = 260,
+                   .added_rate = 3000};
   model.mma = {.start = 1.17,
                .warpgroup_products = 2.4e6,
                .warp_products = 0.6e6,
@@ -173,9 +178,13 @@ constexpr DeviceModel generic_cuda() {
   model.step_microseconds = 1;
   model.full = kGenericVulkan.full;
   model.thread_tiles = kGenericVulkan.thread_tiles;
-  model.library_rates = {.short_float = 40, .f32 = 20, .tf32 = 20};
-  model.library_tiles = {.begin = 5.5, .rate = 40, .added_rate = 320};
-  model.mma_rates = {.short_float = 40, .f32 = 8.3, .tf32 = 20};
+  model.library = {.begin = 5.5,
+                   .float_begin = 7.5,
+                   .depth_rate = 1800,
+                   .short_float = 40,
+                   .f32 = 20,
+                   .tf32 = 20,
+                   .added_rate = 320};
   model.mma.warp_products = 0.44e6;
   model.mma.split_f32_products = 0.15e6;
   // No warpgroups: their tiles run as warps.

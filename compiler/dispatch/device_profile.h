@@ -17,7 +17,7 @@ namespace rlx {
 // How well a fitted number does: relative errors of the estimates of the runs that it was fitted
 // to, with the numbers that the fit began with and with those that it ended with.
 struct DeviceFit {
-  std::string number;  // "mma_rates.short_float"
+  std::string number;  // "library.short_float"
   uint32_t samples = 0;
   double median_before = 0;
   double worst_before = 0;
@@ -56,7 +56,7 @@ struct DeviceNumber {
   double most;
   std::variant<double*, uint32_t*, uint64_t*> place;
 
-  [[nodiscard]] std::string path() const;  // "mma_rates.short_float"
+  [[nodiscard]] std::string path() const;  // "library.short_float"
   [[nodiscard]] bool whole() const { return place.index() > 0; }
   [[nodiscard]] double value() const;
   // Precondition: least <= value <= most, and whole where the number is.

@@ -17,7 +17,7 @@ class Sample:
 
 
 # Numbers of the profile with which the sample is compiled: what is made slow is not chosen.
-SLOW_LIBRARY = {"library_rates.short_float": 1e-3, "library_rates.f32": 1e-3, "library_rates.tf32": 1e-3, "library_tiles.rate": 1e-3}
+SLOW_LIBRARY = {"library.short_float": 1e-3, "library.f32": 1e-3, "library.tf32": 1e-3}
 MMA_SPLITS = ("mma_warps", "mma_warpgroups")
 VARIANTS = {
     "own": SLOW_LIBRARY,
@@ -26,8 +26,8 @@ VARIANTS = {
     "split": SLOW_LIBRARY | {"wgmma.begin": 9999} | {f"{group}.{number}": value for group in MMA_SPLITS
                                                       for number, value in (("exchange", 0), ("join", 0), ("exchange_rate", 1e9))},
     "mma": SLOW_LIBRARY | {"wgmma.begin": 9999},
-    "library": {"library_rates.short_float": 1e6, "library_rates.f32": 1e6, "library_rates.tf32": 1e6, "library_tiles.rate": 1e6,
-                "library_tiles.begin": 0},
+    "library": {"library.short_float": 1e6, "library.f32": 1e6, "library.tf32": 1e6, "library.begin": 0, "library.float_begin": 0,
+                "library.depth_rate": 1e9},
 }
 
 

@@ -33,8 +33,8 @@ TILE_GROUPS = {  # kernel -> the groups that its estimate reads
     "matmul_wgmma": ["wgmma"],
     "attention_mma": ["attention"],
     "conv_mma": ["conv"],
+    "library": ["library"],
 }
-RATE_GROUPS = {"library": "library_rates", "matmul_mma": "mma_rates"}
 
 
 def call(command, **options):
@@ -208,7 +208,7 @@ class OfNetwork:
     def __init__(self, name, us, steps):
         kernels = [step["kernel"] for step in steps]
         self.name, self.us, self.count = name, us, len(steps)
-        self.family, self.tf32, self.dtype = "network", False, ""
+        self.family, self.tf32 = "network", False
         self.flops, self.bytes = sum(step["flops"] for step in steps), sum(step["bytes"] for step in steps)
         self.kernel = max(sorted(set(kernels)), key=kernels.count)
 
@@ -220,7 +220,6 @@ class Measured:
         self.name, self.family, self.tf32 = sample["name"], sample["family"], sample["tf32"]
         self.us = times["long"] - times["short"]
         self.count = len(steps["long"]) - len(steps["short"])
-        self.dtype = "tf32" if self.tf32 else "f32" if "-f32" in self.name else "short_float"
 
         def between(what):
             return sum(step[what] for step in steps["long"]) - sum(step[what] for step in steps["short"])
@@ -310,23 +309,6 @@ class Fit:
         return any(self.estimates(with_numbers(self.column, {path: self.bounded(path, value * factor)}), measured) != now
                    for factor in (2, 0.5))
 
-    def rates(self, group, dtype, measured):
-        """The median rate of large products, by which kernels are held against each other: max(flops / rate, bytes / memory) + step."""
-        path, numbers = f"{group}.{dtype}", numbers_of(self.column)
-        if path not in numbers or not measured:
-            return
-        most = max(m.flops / m.count for m in measured)
-        large = [m for m in measured if m.flops / m.count >= most / 8]
-        step, memory = numbers["step_microseconds"], numbers["memory_gigabytes_per_second"]
-
-        def estimates(rate):
-            return {m.name: max(m.flops / rate * 1e-6, m.bytes / memory * 1e-3) + m.count * step for m in measured}
-
-        rate = median([m.flops / max(m.us - m.count * step, m.us / 10) * 1e-6 for m in large])
-        rate = self.bounded(path, rate)
-        self.record([path], relative(estimates(numbers[path]), large), relative(estimates(rate), large))
-        self.column = with_numbers(self.column, {path: rate})
-
 
 def search(numbers, loss, bounded):
     """Coordinate descent over factors that shrink where none of them helps."""
@@ -359,16 +341,10 @@ def fit_all(fit, measured):
     fit.descend(["memory_gigabytes_per_second"], by_family["memory"])
     fit.descend(["step_microseconds"], by_family["step"])  # less the bytes of these
     others = by_family["product"] + by_family["attention"] + by_family["conv"] + [m for m in measured if m.family == "network"]
-    for kernel, group in RATE_GROUPS.items():
-        for dtype in ("short_float", "f32", "tf32"):
-            fit.rates(group, dtype, [m for m in by_family["product"] if m.kernel == kernel and m.dtype == dtype])
     present = numbers_of(fit.column)
     for kernel, groups in TILE_GROUPS.items():
         paths = [path for path, value in present.items() if path.split(".")[0] in groups and value > 0 and has_unit(fit, path)]
         fit.descend(paths, [m for m in others if m.kernel == kernel])
-    if "library_tiles.begin" in present:
-        fit.descend(["library_tiles.begin", "library_tiles.rate"],
-                    [m for m in by_family["product"] if m.kernel == "library" and m.dtype == "short_float"])
 
 
 def has_unit(fit, path):

@@ -14,8 +14,8 @@ import tempfile
 import fit_device
 
 # What the made-up device differs in from the H200, whose numbers the fit begins with.
-TRUE = {"memory_gigabytes_per_second": 2900, "step_microseconds": 1.3, "library_rates.f32": 30, "library_rates.tf32": 210,
-        "library_tiles.begin": 7, "library_tiles.rate": 520, "wgmma.begin": 6, "wgmma.step": 0.004, "wgmma.both": 0.005,
+TRUE = {"memory_gigabytes_per_second": 2900, "step_microseconds": 1.3, "library.f32": 22, "library.tf32": 160,
+        "library.begin": 7, "library.short_float": 520, "wgmma.begin": 6, "wgmma.step": 0.004, "wgmma.both": 0.005,
         "mma.start": 1.8, "mma.warpgroup_products": 1.6e6, "mma.split_f32_products": 0.13e6, "mma_warps.port_rate": 0.05e6,
         "mma_warpgroups.port_rate": 0.045e6, "mma_warpgroups.block": 0.08, "attention.staged_tile": 0.6, "attention.step": 0.4,
         "conv.tiles": 1.6}
@@ -107,11 +107,11 @@ def main():
     expect(set(profile["targets"]) == {"vulkan", "vulkan-khr-coop", "vulkan-nvidia", "cuda"}, "models of other targets are gone")
     column = profile["targets"]["cuda"]
     numbers, fits = fit_device.numbers_of(column), column["fits"]
-    for path in ("memory_gigabytes_per_second", "step_microseconds", "library_rates.f32", "library_rates.tf32", "library_tiles.rate"):
+    for path in ("memory_gigabytes_per_second", "step_microseconds", "library.f32", "library.tf32", "library.short_float"):
         near(numbers, path, 0.05)
     near(numbers, "wgmma.step", 0.1)
     near(numbers, "conv.tiles", 0.15)
-    for path in ("wgmma.begin", "mma.start", "attention.start", "conv.tiles", "library_tiles.begin"):
+    for path in ("wgmma.begin", "mma.start", "attention.start", "conv.tiles", "library.begin"):
         fit = fits[path]
         expect(fit["median_after"] < 0.05 < fit["median_before"], f"{path}: median error {fit['median_after']:.1%} after the fit")
     # The disturbed run is one sample's worst error, not everybody's.

@@ -193,17 +193,17 @@ std::string product_plan(const CompileOptions& options) {
 TEST_CASE("a_slow_library_leaves_products_to_our_kernels") {
   DeviceModel model = find_target("cuda")->device;
   CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda")).kernel == "matmul_mma");
-  model.mma_rates.f32 = 1;
+  model.mma.split_f32_products = 1e3;
   CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda", model)).kernel ==
         "library");
-  model.library_rates.f32 = 0.5;
+  model.library.f32 = 0.01;
   CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda", model)).kernel ==
         "matmul_mma");
 }
 
 TEST_CASE("estimates_of_chosen_steps_hold_for_any_device") {
   DeviceModel own = find_target("cuda")->device;
-  own.library_tiles.rate = 1;
+  own.library.short_float = 1;
   DeviceModel other = own;
   const StepEstimate mma = only_step(one_product(128, 768, 768, "f16"), options_for("cuda"));
   CHECK(mma.kernel == "matmul_mma");

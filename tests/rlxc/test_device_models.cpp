@@ -38,7 +38,7 @@ ToolResult compile_with(int code, const Workplace& place, std::vector<std::strin
 TEST_CASE("a device model begins with a built-in one, and the plan tells its name") {
   const Workplace place;
   says(expect_code(0, place, {"device-models"}), "generic-vulkan");
-  says(expect_code(0, place, {"device-models", "--numbers"}), "mma_rates.short_float");
+  says(expect_code(0, place, {"device-models", "--numbers"}), "library.short_float");
   Json model = Json::parse(expect_code(0, place, {"device-models", "h200"}).output);
   compile_with(0, place, {});
   compile_with(0, place, {"--device-model", "h200"}, "same.plan");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <vector>
@@ -13,19 +12,17 @@
 #include "compiler/dispatch/builder.h"
 #include "compiler/dispatch/library_gemm.h"
 #include "compiler/ops/product/matmul_emit.h"
-#include "compiler/ops/product/matmul_wgmma.h"
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
 
 namespace rlx {
 namespace {
 
-// Below these the library's tiles are mostly empty, or its call costs more than the product. Where
-// k is deep it divides that over the device, and fewer lines do.
-constexpr int64_t kLeastLines = 192;
-constexpr int64_t kLeastLinesOfDeep = 64;
+// Below these the library's tiles are mostly empty.
+constexpr int64_t kLeastLines = 64;
 constexpr int64_t kLeastColumns = 64;
 constexpr int64_t kLeastDepth = 64;
 constexpr int64_t kDimLimit = std::numeric_limits<int32_t>::max();
@@ -112,9 +109,8 @@ std::string dtype_refusal(const Product& product) {
 }
 
 std::string size_refusal(const Product& product) {
-  const int64_t lines = is_deep_sum(product) ? kLeastLinesOfDeep : kLeastLines;
-  if (product.m < lines || product.n < kLeastColumns || product.k < kLeastDepth) {
-    return "less than " + std::to_string(lines) + " lines, " + std::to_string(kLeastColumns) +
+  if (product.m < kLeastLines || product.n < kLeastColumns || product.k < kLeastDepth) {
+    return "less than " + std::to_string(kLeastLines) + " lines, " + std::to_string(kLeastColumns) +
            " columns or a depth of " + std::to_string(kLeastDepth);
   }
   if (std::max<Dim>({product.m, product.n, product.k, element_count(product.batch)}) > kDimLimit)
@@ -139,12 +135,48 @@ uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
 
 // ---- the time ----
 
-// The library's product of 16 bits in tiles that fill the device, against matmul_wgmma's estimate.
-double library_tile_microseconds(const LibraryTiles& times, const Product& product) {
-  const double added =
-      product.residual ? static_cast<double>(byte_size(product.y.type).bound()) : 0;
-  return times.begin + static_cast<double>(flops_of(product).bound()) / times.rate * 1e-6 +
-         added / times.added_rate * 1e-3;
+// A product at one size.
+struct LibraryWork {
+  DType dtype{};  // of the operands
+  ProductPrecision precision = ProductPrecision::F32;
+  int64_t depth_bytes = 0;
+  int64_t flops = 0;
+  int64_t bytes = 0;  // read and written once
+  int64_t added_bytes = 0;
+};
+
+// At each of a few sizes, the largest first.
+std::vector<LibraryWork> works_of(const OfferContext& at, const Product& product) {
+  const Dim flops = flops_of(product);
+  const Dim bytes = least_bytes(product);
+  const Dim added = product.residual ? byte_size(product.y.type) : Dim(0);
+  const auto work_at = [&](const SampledSizes& sampled) {
+    return LibraryWork{.dtype = product.a.ref.dtype(),
+                       .precision = at.products(),
+                       .depth_bytes = sampled.value(product.k * element_bytes(product.a.ref.dtype())),
+                       .flops = sampled.value(flops),
+                       .bytes = sampled.value(bytes),
+                       .added_bytes = sampled.value(added)};
+  };
+  return at_sampled_sizes({product.m, product.n, batch_count(product)}, work_at);
+}
+
+double teraflops_of(const LibraryTimes& times, const LibraryWork& work) {
+  if (work.dtype != DType::f32) return times.short_float;
+  return work.precision == ProductPrecision::Tf32 ? times.tf32 : times.f32;
+}
+
+double library_microseconds(const DeviceModel& device, const LibraryWork& work) {
+  // More depth than that is divided over the device.
+  constexpr int64_t kMostDepthBytes = 16384;
+  const LibraryTimes& times = device.library;
+  const double begin = work.dtype == DType::f32 ? times.float_begin : times.begin;
+  const double deep =
+      static_cast<double>(std::min(work.depth_bytes, kMostDepthBytes)) / times.depth_rate;
+  const double computing = static_cast<double>(work.flops) / teraflops_of(times, work) * 1e-6;
+  const double adding = static_cast<double>(work.added_bytes) / times.added_rate * 1e-3;
+  const double moving = moving_microseconds(device, work.bytes);
+  return begin + std::max({computing + adding, moving, deep});
 }
 
 std::string microseconds_text(double value) {
@@ -255,21 +287,6 @@ LibraryProblem library_problem(const OfferContext& at, const FusedProduct& fused
   return {.gemm = gemm, .refusal = {}};
 }
 
-// What the library is expected to take on any device.
-std::function<double(const DeviceModel&)> library_estimate(const OfferContext& at,
-                                                           const FusedProduct& fused) {
-  const ProductOffer* own = choose(own_product_offers(), at, fused).row;
-  // Where large tiles are the fastest of ours, theirs fill the device too.
-  if (own != nullptr && own->kernel == KernelId::matmul_wgmma) {
-    return [product = fused.product](const DeviceModel& device) {
-      return library_tile_microseconds(device.library_tiles, product);
-    };
-  }
-  return [work = work_of(at, fused.product)](const DeviceModel& device) {
-    return rate_microseconds(device.library_rates, device, work);
-  };
-}
-
 }  // namespace
 
 std::string library_refusal(const OfferContext& at, const FusedProduct& fused) {
@@ -277,7 +294,9 @@ std::string library_refusal(const OfferContext& at, const FusedProduct& fused) {
 }
 
 double library_time(const OfferContext& at, const FusedProduct& fused) {
-  return library_estimate(at, fused)(at.device());
+  return mean_over_sizes(works_of(at, fused.product), [&at](const LibraryWork& work) {
+    return library_microseconds(at.device(), work);
+  });
 }
 
 bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
@@ -299,7 +318,9 @@ bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
   Step step = library_step(ctx, product, library_problem(ctx, fused).gemm.value());
   step.bytes_moved = least_bytes(product);
   step.flops = flops_of(product);
-  step.estimate = library_estimate(ctx, fused);
+  step.estimate = [work = works_of(ctx, product).front()](const DeviceModel& device) {
+    return library_microseconds(device, work);
+  };
   step.reason =
       reason_of(product, microseconds_text(library_time(ctx, fused)) + " by the library expected");
   if (ours.size() == 1 && touched_by(ours[0]) == touched_by(step))
@@ -313,18 +334,11 @@ bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& 
   ProductTypes plain = types;
   plain.activation.clear();
   const FusedProduct alone = product_of_types(plain);
-  const Product& product = alone.product;
+  const TensorType& y = alone.product.y.type;
   if (!is_half(types.x) || !library_refusal(at, alone).empty()) return false;
-  const DeviceModel& device = at.device();
-  const double library =
-      !has_free_sizes(alone) && wgmma_refusal(at, alone).empty()
-          ? library_tile_microseconds(device.library_tiles, product)
-          : rate_microseconds(device.library_rates, device, work_of(at, product));
-  const double pass = 2 * static_cast<double>(byte_size(product.y.type).bound()) /
-                          device.memory_gigabytes_per_second * 1e-3 +
-                      device.step_microseconds;
+  const double pass = copy_microseconds(at.device(), y, y);
   const Choice<ProductOffer> own = choose(own_product_offers(), at, product_of_types(types));
-  return own.row != nullptr && library + pass < own.microseconds;
+  return own.row != nullptr && library_time(at, alone) + pass < own.microseconds;
 }
 
 }  // namespace rlx

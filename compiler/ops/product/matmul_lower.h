@@ -69,6 +69,8 @@ struct FusedProduct {
   // A gated pair: a times a second matrix, with its own bias, multiplies the activated product.
   std::optional<ProductOperand> second = {};
   std::optional<AddedOperand> second_bias = {};
+  // At one of the sizes of a product whose lines a run gives: kernels take however few.
+  bool any_lines = false;
 };
 bool has_free_sizes(const FusedProduct& fused);
 // Whether a run gives its lines m and nothing else.

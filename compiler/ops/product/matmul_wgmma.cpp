@@ -469,7 +469,8 @@ std::string common_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (fused.norm) return "a norm before it";
   if (std::string refusal = free_refusal(product); !refusal.empty()) return refusal;
-  if (!good_size(product.m.bound(), product.n, product.k))
+  const int64_t lines = product.m.bound();
+  if (!good_size(fused.any_lines ? std::max(lines, kLeastLines) : lines, product.n, product.k))
     return "too small or no whole 16-byte pieces";
   const DType dtype = product.a.ref.dtype();
   if (!is_half(dtype) || product.b.ref.dtype() != dtype)

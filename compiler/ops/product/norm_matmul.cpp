@@ -167,6 +167,7 @@ bool lower_norm_matmul(LowerContext& ctx) {
                      .norm = {},
                      .second = {},
                      .second_bias = {}};
+  fused.any_lines = has_free_lines(fused.product);
   if (ctx.has_input(kBias)) fused.product.bias = added_rows(ctx, kBias);
   if (ctx.has_input(kResidual)) fused.product.residual = added_rows(ctx, kResidual);
   if (ctx.has_input(kW2)) fused.second = rows_operand(ctx, kW2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a large product is expected to take by the rates of a device model: the one estimate by
-// which matmul_mma and the vendor's library are held against other kernels.
+// What the estimates of products share. A product's kernels are held against each other, and against
+// kernels of other tables, by what a step of a network takes, from its begin to its end.
 #pragma once
 
 #include <cmath>
@@ -12,25 +12,8 @@
 
 namespace rlx {
 
-struct ProductWork {
-  DType dtype{};  // of the operands
-  ProductPrecision precision = ProductPrecision::F32;
-  uint64_t flops = 0;
-  uint64_t bytes = 0;  // read and written once
-};
-
-// Microseconds of one step: its arithmetic or its bytes, whichever takes longer, and the time from
-// one step to the next.
-double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
-                         const ProductWork& work);
-
-// A sum over many places of what stands there side by side, as gradients of weights are: both
-// operands lie along m and n. It takes as long as they take to come through the cache.
-bool is_deep_sum(const Product& product);
-
-// The work of the product itself; of one with free sizes, that at each of a few (sampled_sizes.h).
-ProductWork work_of(const OfferContext& at, const Product& product);
-std::vector<ProductWork> works_of(const OfferContext& at, const Product& product);
+// Microseconds in which memory reads and writes `bytes`.
+double moving_microseconds(const DeviceModel& device, int64_t bytes);
 
 // One number for what takes so long at each of a few sizes: the time itself for one size, else the
 // geometric mean, so that a factor counts the same at small sizes and at large ones.
