@@ -251,6 +251,8 @@ std::vector<Fixture> map_size_fixtures() {
                        }),
       map_size_fixture(Rule::TensorMapForm, "of the last dim", 8,
                        [](Map& m) { m.sizes = {fb::MapSize(2, 0)}; }),
+      map_size_fixture(Rule::TensorMapForm, "of the last dim that a number can name", 8,
+                       [](Map& m) { m.sizes = {fb::MapSize(UINT32_MAX, 0)}; }),
       map_size_fixture(Rule::TensorMapForm, "of a dim twice", 8,
                        [](Map& m) { m.sizes.emplace_back(1, 0); }),
       map_size_fixture(Rule::TensorMapForm, "of a dim that has a number", 8,
