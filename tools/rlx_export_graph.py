@@ -90,6 +90,16 @@ def json_number(value):
     return value
 
 
+def simpler_with_rest(number, divisor):
+    """What has the same rest by the divisor: without rests by it, and without multiples of it."""
+    def plain(term):
+        factor, rest = term.as_coeff_Mul()
+        is_rest = type(rest).__name__ in ("Mod", "PythonMod") and rest.args[1].is_Integer and rest.args[1] % divisor == 0
+        return factor * rest.args[0] if is_rest and factor.is_Integer else term
+    constant, others = sympy.Add(*map(plain, sympy.Add.make_args(number))).as_coeff_Add()
+    return others if constant % divisor == 0 else constant + others
+
+
 class Graph:
     """What a graph file holds. Values are known by name; every name is given once."""
 
@@ -145,7 +155,9 @@ class Graph:
         if kind in ("FloorDiv", "CleanDiv"):
             return " / ".join(inner(part) for part in value.args)
         if kind in ("Mod", "PythonMod") and value.args[1].is_Integer and value.args[1] > 0:
-            number, divisor = value.args
+            number, divisor = simpler_with_rest(*value.args), value.args[1]
+            if number.is_Integer:
+                return str(number % divisor)
             if not number.could_extract_minus_sign():
                 return f"{inner(number)} - ({inner(number)} / {divisor}) * {divisor}"
             # What is missing to a whole multiple.

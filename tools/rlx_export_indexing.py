@@ -56,6 +56,42 @@ def scatter(s, x, dim, index, src=None, value=None):
     return at_rows(s, x, dim % x.rank, index, lambda x, index, axis: scattered(s, x, index, updates, axis, kind))
 
 
+@aten("put.default")
+def put(s, x, index, source, accumulate):
+    flat = s.reshape(x, [math.prod(x.shape)])
+    places = [math.prod(index.shape)]
+    updates = s.reshape(s.cast(source, x.dtype), places)
+    return s.reshape(scattered(s, flat, s.reshape(index, places), updates, 0, "add" if accumulate else "none"), x.shape)
+
+
+@aten("diagonal_scatter.default")
+def diagonal_scatter(s, x, src, offset, dim1, dim2):
+    """Each place of the two axes that lies on the diagonal takes what stands there in the source, whose last axis goes along it."""
+    row, column = dim1 % x.rank, dim2 % x.rank
+    order = [axis for axis in range(x.rank) if axis not in (row, column)] + [row, column]
+    moved = s.permute(x, order)
+    height, width = moved.shape[-2:]
+    ints = torch.int64
+
+    def places(size, shape):
+        return s.reshape(s.emit("range", [s.operand(0, ints), None, s.operand(1, ints)], dtype=ints, shape=[size],
+                                count=s.dims([size])[0]), shape)
+
+    behind = s.emit("sub", [places(width, [1, width]), places(height, [height, 1])], dtype=ints, shape=[height, width])
+    is_on = s.emit("eq", [behind, s.operand(offset, ints)], dtype=torch.bool, shape=[height, width])
+    count = src.shape[-1]
+    if known(count) == 0:
+        return x
+    along = places(height, [height])
+    at = s.emit("sub", [along, s.operand(max(-offset, 0), ints)], dtype=ints, shape=[height])
+    at = s.emit("max", [at, s.operand(0, ints)], dtype=ints, shape=[height])
+    at = s.emit("min", [at, s.operand(count - 1, ints)], dtype=ints, shape=[height])
+    lead = moved.shape[:-2]
+    wide = s.emit("gather", [s.cast(src, x.dtype), at], dtype=x.dtype, shape=[*lead, height], axis=src.rank - 1)
+    changed = s.emit("where", [is_on, s.reshape(wide, [*lead, height, 1]), moved], dtype=x.dtype, shape=moved.shape)
+    return s.permute(changed, sorted(range(x.rank), key=order.__getitem__))
+
+
 # ---- indices of several axes
 
 def stacked_indices(s, indices):
@@ -293,11 +329,11 @@ def nonzero_static(s, x, size, fill_value):
     return s.emit("where", [is_unused, s.operand(fill_value, torch.int64), places])
 
 
-# ---- constant indices
+# ---- views by strides
 
-@aten("as_strided.default")
-def as_strided(s, x, size, stride, storage_offset):
-    """The elements by their places in memory, as far as these are known when the model is exported."""
+def places_in_memory(s, x, size, stride, storage_offset):
+    """Where the elements of a strided view lie among those of x in the order of its memory, and the axes in that order, as far as these
+    are known when the model is exported."""
     value = s.node.args[0].meta["val"]
     first = known(value.storage_offset())
     dims = [known(dim) for dim in (*size, *stride, first if storage_offset is None else storage_offset)]
@@ -310,8 +346,27 @@ def as_strided(s, x, size, stride, storage_offset):
         places = places + steps.reshape([-1 if i == axis else 1 for i in range(len(size))])
     if places.numel() and (int(places.min()) < 0 or int(places.max()) >= math.prod(known(dim) for dim in x.shape)):
         raise Unsupported("as_strided beyond the end of its tensor")
+    return places, order
+
+
+@aten("as_strided.default")
+def as_strided(s, x, size, stride, storage_offset):
+    places, order = places_in_memory(s, x, size, stride, storage_offset)
     at = s.graph.weight(s.graph.constants, f"{s.node.name}.places", places)
     return s.emit("gather", [s.reshape(s.permute(x, order), [math.prod(x.shape)]), at], axis=0)
+
+
+@aten("as_strided_scatter.default")
+def as_strided_scatter(s, x, src, size, stride, storage_offset):
+    places, order = places_in_memory(s, x, size, stride, storage_offset)
+    if places.unique().numel() != places.numel():
+        raise Unsupported("as_strided_scatter to places that lie on each other")
+    at = s.graph.weight(s.graph.constants, f"{s.node.name}.places", places.flatten())
+    moved = s.permute(x, order)
+    flat = s.reshape(moved, [math.prod(x.shape)])
+    source = s.reshape(s.expand(s.cast(src, x.dtype), list(places.shape)), [places.numel()])
+    changed = s.emit("index_copy", [flat, at, source], dtype=x.dtype, shape=flat.shape, axis=0)
+    return s.permute(s.reshape(changed, moved.shape), sorted(range(x.rank), key=order.__getitem__))
 
 
 def memory_order(value):

@@ -2,6 +2,7 @@
 """Functions of PyTorch that stand still for sizes as they are in the example where any size would do: others that give the same take their
 place while a module is traced."""
 import contextlib
+import math
 
 import torch
 
@@ -93,13 +94,115 @@ def correlation(covariance):
     return run
 
 
+def evenly_spaced(own):
+    """linspace, which takes how many numbers there are from the example. As PyTorch's the second half counts from the end."""
+    def run(start, end, steps, *, out=None, dtype=None, **kwargs):
+        dtype = dtype or torch.get_default_dtype()
+        if not isinstance(steps, torch.SymInt) or out is not None or not dtype.is_floating_point:
+            return own(start, end, steps, out=out, dtype=dtype, **kwargs)
+        places = torch.arange(steps, dtype=dtype, **kwargs)
+        gaps = torch.arange(1, dtype=dtype, **kwargs) + (steps - 1)
+        step = (end - start) / gaps.clamp(min=1)
+        is_near_start = (places < steps // 2) | (places == 0)
+        return torch.where(is_near_start, start + places * step, end - (steps - 1 - places) * step)
+    return run
+
+
+def powers_evenly_spaced(own):
+    def run(start, end, steps, base=10.0, *, out=None, dtype=None, **kwargs):
+        if not isinstance(steps, torch.SymInt) or out is not None:
+            return own(start, end, steps, base, out=out, dtype=dtype, **kwargs)
+        return base ** torch.linspace(start, end, steps, dtype=dtype, **kwargs)
+    return run
+
+
+def frequencies(own, is_half):
+    """fftfreq and rfftfreq, which take their number from the example."""
+    def run(n, d=1.0, *, out=None, dtype=None, **kwargs):
+        if not isinstance(n, torch.SymInt) or out is not None:
+            return own(n, d, out=out, dtype=dtype, **kwargs)
+        places = torch.arange(n // 2 + 1 if is_half else n, dtype=dtype or torch.get_default_dtype(), **kwargs)
+        signed = places if is_half else torch.where(places < (n + 1) // 2, places, places - n)
+        return signed / (n * d)
+    return run
+
+
+def example(size):
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def pieces(x, each, dim):
+    """Parts of one size, the last one smaller or not, as many as of the example; None where the sizes of the example are not known."""
+    size = x.shape[dim]
+    if not isinstance(size, torch.SymInt) or example(size) is None or not example(each):
+        return None
+    last = max(-(-example(size) // example(each)) - 1, 0) * each
+    torch._check(last < size)
+    torch._check(size <= last + each)
+    begins = [i * each for i in range(example(last) // example(each))]
+    return *(x.narrow(dim, begin, each) for begin in begins), x.narrow(dim, last, size - last)
+
+
+PART_NAMES = {"input": "x", "tensor": "x", "chunks": "number", "split_size": "number", "split_size_or_sections": "number"}
+
+
+def parts(own, each_of):
+    """chunk or split, which count the parts by a division whose result PyTorch takes from the example."""
+    def run(*args, **kwargs):
+        given = {**dict(zip(("x", "number", "dim"), args)), **{PART_NAMES.get(name, name): value for name, value in kwargs.items()}}
+        x, number, dim = (given.get(name, 0) for name in ("x", "number", "dim"))
+        if isinstance(number, (int, torch.SymInt)) and example(number) and isinstance(dim, int):
+            made = pieces(x, each_of(x.shape[dim], number), dim)
+            if made is not None:
+                return made
+        return own(*args, **kwargs)
+    return run
+
+
+def square_root(own):
+    """math.sqrt, which takes a size from the example."""
+    return lambda x: torch._sym_sqrt(x) if isinstance(x, (torch.SymInt, torch.SymFloat)) else own(x)
+
+
+def shape_environment(values):
+    """Where conditions on the sizes among these are gathered; None where all of them are numbers."""
+    for value in values:
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env
+        parts = value.shape if isinstance(value, torch.Tensor) else value if isinstance(value, (list, tuple)) else ()
+        if (found := shape_environment(parts)) is not None:
+            return found
+    return None
+
+
+# What in PyTorch asks how a tensor lies in memory.
+STRIDES = ((torch._subclasses.fake_impls, "_compute_stride"), (torch._prims_common, "check_contiguous_sizes_strides"),
+           (torch._prims_common, "is_channels_last_contiguous_2d"), (torch._prims_common, "is_channels_last_contiguous_3d"),
+           (torch._meta_registrations, "_exec_fft"))
+
+
+def unasked(own):
+    """A question about strides, answered as for the example: nothing here depends on strides, so that other sizes need not have the
+    same answer."""
+    def run(*args, **kwargs):
+        environment = shape_environment(args)
+        with environment.suppress_guards() if environment is not None else contextlib.nullcontext():
+            return own(*args, **kwargs)
+    return run
+
+
 @contextlib.contextmanager
 def any_size():
     meta, refs = torch._meta_registrations, torch._refs
     changes = [(torch._VF, name, any_length(name, getattr(torch._VF, name))) for name in RECURRENT]
     changes += [(owner, "repeat_interleave", without_output_size(owner.repeat_interleave)) for owner in (torch, torch.Tensor)]
-    changes.append((torch, "cdist", distances(torch.cdist)))
+    changes += [(torch, "cdist", distances(torch.cdist)), (torch, "linspace", evenly_spaced(torch.linspace)),
+                (torch, "logspace", powers_evenly_spaced(torch.logspace)), (math, "sqrt", square_root(math.sqrt)),
+                (torch.fft, "fftfreq", frequencies(torch.fft.fftfreq, False)), (torch.fft, "rfftfreq", frequencies(torch.fft.rfftfreq, True))]
     changes += [(owner, "pdist", distances_of_pairs) for owner in (torch, torch.nn.functional)]
+    for owner in (torch, torch.Tensor):
+        changes.append((owner, "chunk", parts(owner.chunk, lambda size, count: (size + count - 1) // count)))
+        changes.append((owner, "split", parts(owner.split, lambda size, each: each)))
     own_covariance = covariance(torch.cov)
     for owner in (torch, torch.Tensor):
         changes += [(owner, "cov", own_covariance), (owner, "corrcoef", correlation(own_covariance))]
@@ -108,6 +211,9 @@ def any_size():
         changes.append((meta, "div_rtn", lambda x, y: x // y))
     if hasattr(refs, "_reshape_view_helper_core_alg") and hasattr(torch._subclasses.fake_impls, "_compute_stride"):
         changes.append((refs, "_reshape_view_helper_core_alg", viewed))
+    for owner, name in STRIDES:
+        if hasattr(owner, name):
+            changes.append((owner, name, unasked(getattr(owner, name))))
     own = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     for owner, name, function in changes:
         setattr(owner, name, function)

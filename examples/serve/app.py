@@ -193,6 +193,8 @@ def chat_request(body):
         if name in taken and value is not None:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
                 raise Refused(f"{name} must be a number of 0 or more")
+            if name == "top_p" and not 0 < value <= 1:
+                raise Refused("top_p must be above 0 and 1 at most; temperature 0 takes the likeliest token")
             options[taken[name]] = float(value) if name in ("temperature", "top_p", "min_p") else int(value)
     if options["temperature"] > 0:
         options.setdefault("seed", uuid.uuid4().int & (2**63 - 1))

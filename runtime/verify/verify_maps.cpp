@@ -61,7 +61,7 @@ bool good_sizes(const fb::Kernel& kernel, const fb::TensorMap& map) {
   uint32_t least_dim = 1;
   for (const fb::MapSize* size : *map.sizes()) {
     const uint32_t dim = size->dim();
-    if (dim < least_dim || dim + 1 >= map.dims()->size() || map.dims()->Get(dim) != 0 ||
+    if (dim < least_dim || dim >= map.dims()->size() - 1 || map.dims()->Get(dim) != 0 ||
         map.strides()->Get(dim) != 0 || size->size() >= size_terms(kernel).size()) {
       return false;
     }

@@ -3,6 +3,7 @@
 // free symbols.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "runtime/plan/free_sizes.h"
@@ -43,6 +44,17 @@ bool same_interface(const EntryParts& a, const EntryParts& b) {
   });
 }
 
+// Whether an axis that is a symbol's among all values is the symbol's in a record, or the one value
+// that the record is made for.
+bool is_symbol(const EntryParts& record, uint32_t value, uint32_t axis, uint32_t symbol) {
+  if (find_patch(record.entry, fb::PatchField::ValueDim, value, axis) != nullptr)
+    return symbol_of_dim(record.entry, value, axis) == symbol;
+  const uint64_t dim = record.value(value).dims()->Get(axis);
+  return std::ranges::any_of(ranges_of(record.entry), [&](const fb::SymbolRange& range) {
+    return range.symbol() == symbol && range.minimum() == dim && range.maximum() == dim;
+  });
+}
+
 // `largest` has every symbol's maximum.
 bool fits_interface(const EntryParts& largest, const EntryParts& record) {
   return interfaces_agree(largest, record, [&](uint32_t most, uint32_t value) {
@@ -55,6 +67,8 @@ bool fits_interface(const EntryParts& largest, const EntryParts& record) {
       const bool became_free =
           find_patch(record.entry, fb::PatchField::ValueDim, value, axis) != nullptr;
       if (!is_free && (became_free || a.dims()->Get(axis) != b.dims()->Get(axis))) return false;
+      const std::optional<uint32_t> symbol = symbol_of_dim(largest.entry, most, axis);
+      if (symbol && !is_symbol(record, value, axis, *symbol)) return false;
     }
     return true;
   });

@@ -752,6 +752,47 @@ class SpectraOfAnyLength(nn.Module):
                 torch.fft.irfft(half, n=seq - 2), torch.view_as_real(torch.fft.fft(x[:, None] * x[..., None], dim=1)), framed.abs())
 
 
+class PlacesOfAnyLength(nn.Module):
+    """What follows from a length alone, and padding up to a multiple, as models write it."""
+
+    def forward(self, x):  # [batch, seq, 4]
+        seq = x.shape[1]
+        return (torch.linspace(-1, 1, seq)[None, :, None] * x, torch.linspace(0.5, seq - 0.5, seq), torch.linspace(0, 1, steps=seq + 1)[:-1],
+                torch.logspace(0, 1, seq), torch.logspace(3, 0, steps=seq, base=2.0), torch.fft.fftfreq(seq)[:, None] * x,
+                torch.fft.rfftfreq(seq, 0.5), x / math.sqrt(seq), F.pad(x, (0, 0, 0, (4 - seq % 4) % 4)),
+                F.pad(x, (0, 0, (8 - seq % 8) % 8, 0)), F.pad(x, (0, 0, 0, -seq % 4)))
+
+
+class CutAtAnyLength(nn.Module):
+    """Cuts and windows whose strides, or whose number of parts, PyTorch asks of the lengths of the example."""
+
+    def forward(self, x):  # [batch, seq, 8]
+        batch, seq, wide = x.shape
+        windows = F.pad(x, (0, 0, 0, -seq % 4)).reshape(batch, -1, 4, wide)
+        without, given = torch.cat([x, x * 2]).chunk(2)
+        former, later = torch.cat([x, x + 1], 1).split(seq, 1)
+        begins, _ = torch.cat([x, x + 1], -2).chunk(chunks=2, dim=-2)
+        decay = torch.exp(-torch.arange(seq)[:, None] * torch.arange(1, 9) / seq)
+        mixed = torch.fft.rfft(x, n=2 * seq, dim=1) * torch.fft.rfft(decay, n=2 * seq, dim=0)
+        return (windows.sum(2), without + 7 * (given - without), former * 2 - later, begins, torch.fft.irfft(mixed, n=2 * seq, dim=1)[:, :seq],
+                x[:, :seq // 2] * 2, x[:, seq // 2:], x[:, ::2], x[:, 1::2], x[:, -2:], x[:, :2].amax(1))
+
+
+class Diagonals(nn.Module):
+    """Diagonals that are written, and places that strides or flat indices name."""
+
+    def forward(self, x):  # [batch, 5, 6]
+        above, below, turned, square = x.clone(), x.clone(), x.clone(), x[:, :, :5].clone()
+        torch.diagonal(above, 1, 1, 2).copy_(x[:, 0, :5])
+        torch.diagonal(below, -2, 1, 2).mul_(2)
+        torch.diagonal(turned, 3, 2, 1).fill_(7)
+        square[:, torch.arange(5), torch.arange(5)] = 0
+        tall = x[0, :, :2].repeat(2, 1)
+        return (above, below, turned, square, x[0].clone().fill_diagonal_(3), tall.clone().fill_diagonal_(4, wrap=True),
+                x.put(torch.tensor([0, 7]), x[0, 0, :2] + 3),
+                x.put(torch.tensor([[0, 3], [3, 0]]), x[0, :2, :2] + 3, accumulate=True))
+
+
 class SharedSizes(nn.Module):
     """Two inputs of one free batch and length, and what libraries ask of their sizes."""
 

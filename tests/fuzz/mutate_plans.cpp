@@ -61,7 +61,10 @@ PlanSpec with_clusters(PlanSpec spec) {
 std::vector<SeedPlan> fixture_seeds() {
   return {{"small_plan", serialise(small_plan())},
           {"free_plan", serialise(free_plan())},
+          {"formed_plan", serialise(formed_plan())},
+          {"alternates_plan", serialise(alternates_plan())},
           {"free_copies_plan", serialise(free_copies_plan())},
+          {"ranged_copies_plan", serialise(ranged_copies_plan())},
           {"free_gemm_plan", serialise(free_gemm_plan())},
           {"chain_plan", serialise(chain_plan(5))},
           {"index_plan", serialise(index_plan(3))},
@@ -69,6 +72,8 @@ std::vector<SeedPlan> fixture_seeds() {
           {"clusters", serialise(with_clusters(chain_plan(3)))},
           {"gemm_plan", serialise(gemm_plan())},
           {"map_plan", serialise(map_plan())},
+          {"window_plan", serialise(window_plan())},
+          {"sized_map_plan", serialise(sized_map_plan())},
           {"alternative_plan", serialise(alternative_plan())},
           {"region_plan", serialise(region_plan())}};
 }

@@ -366,6 +366,13 @@ TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
             {"type": "Split", "pattern": {"Regex": "x+"}, "behavior": "Isolated", "invert": false},
             {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})"),
                "cuts words by \"x+\"");
+  check_unread(small_tokenizer(R"({"type": "ByteLevel", "add_prefix_space": true})"),
+               "puts a space in front of text");
+  check_unread(
+      small_tokenizer(R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})"),
+      "does not cut text into words");
+  check_unread(small_tokenizer(kBytes + std::string(R"(, "normalizer": {"type": "NFC"})")),
+               "cuts words by ByteLevel's own pattern, brings text into form C");
   check_unread(small_tokenizer(kBytes, "3"), "a merge that is not of two parts");
   check_unread(small_tokenizer(kBytes, R"("a c")"), "merge \"a c\" speaks of");
   check_unread(R"({"model": {"type": "BPE", "vocab": {"a": 16000000}, "merges": []},
@@ -422,6 +429,42 @@ TEST_CASE("a tokenizer of scored pieces whose unknown one or charsmap is none is
     check_unread(with(none, "null"), "\"unk_id\" is none of its 4 pieces");
   check_unread(with("0", R"({"type": "Precompiled", "precompiled_charsmap": 3})"),
                "charsmap is no text");
+}
+
+TEST_CASE("a tokenizer whose template has the text once is read, with any other it is not") {
+  const auto framed = [](const std::string& parts) {
+    return small_tokenizer(
+        kBytes + std::string(R"(, "post_processor": {"type": "TemplateProcessing", "single": [)") +
+        parts + "]}");
+  };
+  const std::string text = R"({"Sequence": {"id": "A"}})";
+  const std::string token = R"({"SpecialToken": {"id": "a"}})";
+  CHECK_FALSE(read_with(framed(text + "," + token)).graph->text.empty());
+  check_unread(framed(text + "," + token + "," + text), "a template with it twice");
+  check_unread(framed(token), "a template without it");
+}
+
+TEST_CASE("a tokenizer that leaves out merges at random is not read") {
+  const auto with = [](const std::string& dropout) {
+    return R"({"model": {"type": "BPE", "dropout": )" + dropout +
+           R"(, "vocab": {"a": 0, "b": 1, "c": 2, "d": 3}, "merges": []}, "pre_tokenizer": )" +
+           kBytes + "}";
+  };
+  for (const char* none : {"null", "0", "0.0"})
+    CHECK_FALSE(read_with(with(none)).graph->text.empty());
+  check_unread(with("0.1"), "\"dropout\"");
+}
+
+TEST_CASE("pieces of words that white space cuts are read where each word is marked") {
+  const auto with = [](const std::string& scheme) {
+    return R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["▁a", -1], ["b", -2], ["c", -3]]},
+               "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"},
+                   {"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")" +
+           scheme + "\"}]}}";
+  };
+  CHECK_FALSE(read_with(with("always")).graph->text.empty());
+  for (const char* scheme : {"first", "never"})
+    check_unread(with(scheme), "does not mark each of them");
 }
 
 // `parts`: members before the pre-tokenizer, each with a comma behind.

@@ -544,6 +544,8 @@ class Language(Refusal):
         from rlx.language import LanguageModel
         model = LanguageModel(self.plan, "vulkan")
         self.refused(ValueError, "the plan's context holds", model.reply, list(range(5)) * model.context)
+        for share in (0, 1.5, float("nan")):
+            self.refused(ValueError, "top_p is", model.reply, [1, 2], temperature=1.0, top_p=share)
         self.refused(ValueError, "cache is 'some'", LanguageModel, self.plan, "vulkan", cache="some")
         compiled(relu("f32", 4), output=self.plan + "2")
         self.refused(ValueError, "has no text section", LanguageModel, self.plan + "2", "vulkan")

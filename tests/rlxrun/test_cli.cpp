@@ -136,6 +136,9 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
   for (const char* option : {"--warmup", "-j", "--entry", "--target", "--top-k", "-n", "--outputs"})
     check_refused(place.echo(std::string("--seeded ") + option + " ''"), 1, ": the value is empty");
   check_refused(place.echo("--chat x --temperature nan"), 1, "--temperature: \"nan\" is no number");
+  for (const char* none : {"0", "0.0", "1e-60"})
+    check_refused(place.echo(std::string("--chat x --temperature 1 --top-p ") + none), 1,
+                  "0 leaves no token");
   check_refused(place.echo("--seeded --pipeline-cache /"), 1, "\"/\" is a folder");
   check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
   for (const char* tolerance : {"nan", "-1", "x", "1e-3x"})

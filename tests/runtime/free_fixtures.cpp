@@ -251,6 +251,8 @@ std::vector<Fixture> map_size_fixtures() {
                        }),
       map_size_fixture(Rule::TensorMapForm, "of the last dim", 8,
                        [](Map& m) { m.sizes = {fb::MapSize(2, 0)}; }),
+      map_size_fixture(Rule::TensorMapForm, "of the last dim that a number can name", 8,
+                       [](Map& m) { m.sizes = {fb::MapSize(UINT32_MAX, 0)}; }),
       map_size_fixture(Rule::TensorMapForm, "of a dim twice", 8,
                        [](Map& m) { m.sizes.emplace_back(1, 0); }),
       map_size_fixture(Rule::TensorMapForm, "of a dim that has a number", 8,
@@ -342,6 +344,11 @@ std::vector<Fixture> patch_fixtures() {
   };
 }
 
+// Of values of two dims.
+bool is_last_dim(const fb::Patch& patch) {
+  return patch.field() == PatchField::ValueDim && patch.part() == 1;
+}
+
 std::vector<Fixture> range_fixtures() {
   using Rule = VerifyRule;
   using Edit = std::function<void(SpecEntry & large, SpecEntry & small)>;
@@ -393,6 +400,16 @@ std::vector<Fixture> range_fixtures() {
              [](SpecEntry&, SpecEntry& small) { small.values[5].name = "other"; }),
       ranged(Rule::RangeInterface, "inputs in another order",
              [](SpecEntry&, SpecEntry& small) { std::swap(small.inputs[0], small.inputs[1]); }),
+      ranged(Rule::RangeInterface, "a number where the larger one has a symbol",
+             [](SpecEntry&, SpecEntry& small) {
+               small.patches.erase(std::ranges::find_if(small.patches, is_last_dim));
+             }),
+      ranged(Rule::RangeInterface, "a size that is a symbol's at the maximum alone",
+             [](SpecEntry&, SpecEntry& small) {
+               const auto seven = static_cast<uint32_t>(small.sizes.size());
+               small.sizes.emplace_back(7, 0, 0, fb::SizeOp::Constant);
+               std::ranges::find_if(small.patches, is_last_dim)->mutate_size(seven);
+             }),
       ranged(Rule::RangeInterface, "an output that only the larger one has",
              [](SpecEntry&, SpecEntry& small) {
                small.outputs.pop_back();

@@ -48,6 +48,13 @@ void add_prompt_flags(CLI::App& app, ChatOptions& chat) {
       ->group(kGroup);
 }
 
+// The library takes 0 for no cut, who says it for the narrowest one.
+std::string top_p_fault(const std::string& text) {
+  float share = 0;
+  const bool is_zero = CLI::detail::lexical_cast(text, share) && share == 0;
+  return is_zero ? "0 leaves no token; --temperature 0 takes the likeliest one" : "";
+}
+
 void add_sampling_flags(CLI::App& app, ChatOptions& chat) {
   rlx_text_sampling& sampling = chat.sampling;
   app.add_option("--temperature", sampling.temperature, "0, unless given: the likeliest token")
@@ -56,6 +63,7 @@ void add_sampling_flags(CLI::App& app, ChatOptions& chat) {
   app.add_option("--top-k", sampling.top_k, "Draw from the K likeliest tokens")->group(kGroup);
   app.add_option("--top-p", sampling.top_p, "Draw from the likeliest tokens of that probability")
       ->check(CLI::Range(0.0, 1.0))
+      ->check(CLI::Validator(top_p_fault, ""))
       ->group(kGroup);
   app.add_option("--min-p", sampling.min_p,
                  "Draw from tokens with at least this share of the largest probability")

@@ -90,6 +90,8 @@ PieceRules find_rules(const JsonObject& file, Family family) {
     }
   }
   if (!rules.marks_spaces) not_read("a tokenizer that neither is byte-level nor marks spaces");
+  if (rules.splits_at_spaces && (!rules.adds_prefix || rules.is_prefix_at_start))
+    not_read("a tokenizer that cuts words at white space and does not mark each of them");
   if (rules.joins_spaces && !rules.splits_at_spaces)
     not_read("a tokenizer that makes runs of spaces one without cutting words there");
   return rules;

@@ -256,6 +256,7 @@ Frame find_frame(const JsonObject& file) {
       const JsonObject* part = item.object();
       const JsonObject* special = part ? find_object(*part, "SpecialToken") : nullptr;
       if (special == nullptr) {
+        if (is_behind) not_read("a tokenizer that frames text by a template with it twice");
         is_behind = true;
       } else if (is_behind && frame.end.empty()) {
         frame.end = text_or_empty(*special, "id");
@@ -267,6 +268,7 @@ Frame find_frame(const JsonObject& file) {
         not_read("a tokenizer that puts two tokens in front of text");
       }
     }
+    if (!is_behind) not_read("a tokenizer that frames text by a template without it");
   }
   return frame;
 }
@@ -324,6 +326,14 @@ void add_templates(const std::string& folder, const JsonObject& settings, MadeFi
     made.text(kTemplateKey, std::move(*file));
 }
 
+bool drops_merges(const JsonObject& model) {
+  const JsonValue* dropout = find(model, "dropout");
+  if (dropout == nullptr) return false;
+  const int64_t* whole = dropout->integer();
+  const double* share = std::get_if<double>(&dropout->data);
+  return (whole == nullptr || *whole != 0) && (share == nullptr || *share != 0);
+}
+
 Family family_of(const JsonObject& file, const JsonObject& model) {
   const std::string type = text_or_empty(model, "type");
   if (type == "Unigram") return Family::Unigram;
@@ -332,6 +342,7 @@ Family family_of(const JsonObject& file, const JsonObject& model) {
   if (!text_or_empty(model, "continuing_subword_prefix").empty() ||
       !text_or_empty(model, "end_of_word_suffix").empty())
     not_read("a tokenizer with marks at parts of words");
+  if (drops_merges(model)) not_read("a tokenizer that leaves out merges at random (\"dropout\")");
   if (has_step(file, "pre_tokenizer", "pretokenizers", "ByteLevel")) return Family::Bytes;
   if (is_true(model, "ignore_merges")) not_read("a tokenizer of pieces that ignores merges");
   if (!is_true(model, "fuse_unk") && !text_or_empty(model, "unk_token").empty() &&

@@ -74,7 +74,9 @@ FoundCut find_cut(const JsonObject& file) {
       cut.digits_first = true;
     } else if (type == "Split" && !cut.has_bytes) {
       add_split(*step, cut);
-    } else if (type == "ByteLevel" && !is_true(*step, "add_prefix_space")) {
+    } else if (type == "ByteLevel") {
+      if (is_true(*step, "add_prefix_space"))
+        not_read("a byte-level tokenizer that puts a space in front of text");
       cut.has_bytes = true;
       cut.cuts_by_itself = is_true(*step, "use_regex", true);
     } else {
@@ -107,7 +109,14 @@ std::string_view name_of_cut(const JsonObject& file, const JsonObject& model) {
         cut.cuts_by_itself == cut.pattern.empty())
       return known.name;
   }
-  not_read("a tokenizer that cuts words by " + in_quotes(cut.pattern));
+  if (cut.pattern.empty() && !cut.cuts_by_itself)
+    not_read("a byte-level tokenizer that does not cut text into words");
+  const std::string cuts = cut.pattern.empty() ? "ByteLevel's own pattern" : in_quotes(cut.pattern);
+  const bool cuts_again = cut.cuts_by_itself && !cut.pattern.empty();
+  not_read("a tokenizer that cuts words by " + cuts + (cuts_again ? " and ByteLevel's own" : "") +
+           (cut.digits_first ? ", digits first" : "") +
+           (composes ? ", brings text into form C" : "") +
+           (ignores_merges ? ", ignores merges" : ""));
 }
 
 }  // namespace rlx::checkpoint

@@ -177,6 +177,7 @@ void PlanJudge::judge_bindings(const PlanView& view, uint64_t number, bool small
   for (const std::vector<uint64_t>& symbols : symbol_choices(view, number)) {
     std::vector<const fb::Entry*> records = all;
     std::erase_if(records, [&](const fb::Entry* e) { return !is_made_for(*e, symbols); });
+    if (records.empty()) continue;  // what a mutant has taken away
     const uint64_t begin = thread_nanoseconds();
     std::shared_ptr<const PlanView> bound;
     const Status status = PlanView::bind(view, records, symbols, bound);

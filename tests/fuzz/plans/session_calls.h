@@ -38,6 +38,7 @@ class SessionCalls {
   void run_at_present_sizes(uint32_t entry);
   bool set_symbols(uint32_t entry, bool at_minimum);
   void set_wrong_symbol(uint32_t entry, const rlx_symbol_info& symbol);
+  bool has_nothing(rlx_status status);
   bool set_inputs(uint32_t entry);
   void refuse_symbols(uint32_t entry);
   void queue_runs(uint32_t entry);

@@ -85,12 +85,14 @@ class LanguageModel:
         return self._core.encode(text)
 
     def stream(self, messages: Union[Messages, Sequence[int]], *, max_tokens: int = 256, temperature: float = 0.0, top_k: int = 0,
-               top_p: float = 0.0, min_p: float = 0.0, seed: int = 0) -> Iterator[str]:
+               top_p: float = 1.0, min_p: float = 0.0, seed: int = 0) -> Iterator[str]:
         """The reply to a conversation, or what follows a list of tokens, piece by piece, as each token comes.
 
         temperature 0: the likeliest token always. finish_reason is afterwards "stop", or "length" where max_tokens or the context ended
         the reply.
         """
+        if not 0 < top_p <= 1:
+            raise ValueError(f"top_p is {top_p}, wanted above 0 and 1 at most; temperature 0 takes the likeliest token")
         ids = list(messages) if messages and isinstance(messages[0], int) else self.chat_ids(messages)
         self.finish_reason, self.reply_tokens = None, 0
         self._core.begin(ids, temperature, top_k, top_p, min_p, seed)
