@@ -62,7 +62,7 @@ if(TARGET rlx_onnx_proto)
     COMMAND protobuf::protoc --proto_path=${mutated} --cpp_out=${mutated} ${mutated}/onnx_mutated.proto
     DEPENDS ${mutated}/onnx_mutated.proto)
   add_library(rlx_onnx_mutated STATIC ${mutated}/onnx_mutated.pb.cc ${mutated}/onnx_mutated.pb.h)
-  target_compile_options(rlx_onnx_mutated PRIVATE -w)  # not our code
+  target_compile_options(rlx_onnx_mutated PRIVATE ${RLX_FOREIGN_OPTIONS})
   target_include_directories(rlx_onnx_mutated SYSTEM PUBLIC ${mutated})
   target_link_libraries(rlx_onnx_mutated PUBLIC rlx_onnx_proto)
   rlx_fuzz_target(onnx onnx fuzz/onnx_mutator.cpp)

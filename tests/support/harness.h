@@ -79,8 +79,8 @@ struct CaseOptions {
   std::string device_model = {};  // as --device-model, a built-in one; empty: the target's own
 };
 // Checks every case on the evaluator (against its golden values) and on every device, three times
-// with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
-// device".
+// with different arena poison for equal bits. A named target that no device runs is only compiled.
+// Reports failures through Catch2. Keys: "op dtype device".
 void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
                  const CaseOptions& options = {});
 
