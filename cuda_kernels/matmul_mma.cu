@@ -659,7 +659,13 @@ RLX_MAIN_PREFETCH {
   const rlx_u32 rank = group % rlx_u32(RLX_SPLITS);
   if (rank >= kSharers) return;
   // Tiles in bands of eight rows: neighbours share a's lines or b's.
+#ifdef RLX_SIZES
+  // Of one matrix without a division by what the run gives.
+  const rlx_u32 of_batch = group / rlx_u32(RLX_SPLITS);
+  const rlx_u32 tile = rlx_u32(RLX_BATCHES) == 1u ? of_batch : of_batch % rlx_u32(RLX_TILES);
+#else
   const rlx_u32 tile = group / rlx_u32(RLX_SPLITS) % rlx_u32(RLX_TILES);
+#endif
   const rlx_u32 band = tile / (8u * rlx_u32(RLX_TILES_N));
   const rlx_u32 band_rows = min(8u, rlx_u32(RLX_TILES_M) - band * 8u);
   const rlx_u32 in_band = tile - band * 8u * rlx_u32(RLX_TILES_N);

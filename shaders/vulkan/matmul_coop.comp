@@ -573,8 +573,8 @@ RLX_FN void multiply_panels(rlx_u32 block, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u
 RLX_MAIN {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
   if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
-  const TilePlace tile = rlx_tile_place(group % rlx_u32(RLX_TILES), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
-  const rlx_u32 split = group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
+  const TilePlace tile = rlx_tile_place(RLX_TILE_OF(group, rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 split = RLX_SPLITS == 1 ? 0u : group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
   const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
 #include "generated/batch.inc"
   const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_OPERAND_BYTES);

@@ -157,8 +157,8 @@ struct FormSet {
 FormSet few_forms(const std::vector<std::vector<double>>& microseconds,
                   const std::vector<double>& least) {
   // Each form is a kernel to compile, for every shape of the network.
-  constexpr size_t kMost = 8;
-  constexpr double kWorth = 0.995;  // of the excess without the form
+  constexpr size_t kMost = 11;
+  constexpr double kWorth = 0.9997;  // of the excess without the form
   FormSet set;
   std::vector<double> times(least.size(), std::numeric_limits<double>::infinity());
   while (set.forms.size() < kMost) {
