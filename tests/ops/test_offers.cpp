@@ -171,7 +171,7 @@ TEST_CASE("a_step_has_the_choice_that_made_it") {
 }
 
 TEST_CASE("another_kernel_takes_what_the_left_out_one_would_have") {
-  OneNode node = product(DType::f16, 128, 384, 384, "cuda");
+  OneNode node = product(DType::f16, 32, 384, 384, "cuda");
   CHECK(taken_of(lower(node)).kernel == "matmul_mma");
   node.without = {"matmul_mma"};
   CHECK(taken_of(lower(node)).kernel == "matmul");

@@ -92,7 +92,7 @@ class LanguageModel:
         the reply.
         """
         if not 0 < top_p <= 1:
-            raise ValueError(f"top_p is {top_p}, wanted above 0 and 1 at most; temperature 0 takes the likeliest token")
+            raise ArgumentError(f"top_p is {top_p}, wanted above 0 and 1 at most; temperature 0 takes the likeliest token")
         ids = list(messages) if messages and isinstance(messages[0], int) else self.chat_ids(messages)
         self.finish_reason, self.reply_tokens = None, 0
         self._core.begin(ids, temperature, top_k, top_p, min_p, seed)
