@@ -59,8 +59,8 @@ constexpr DeviceModel h200_cuda() {
   DeviceModel model = kH200Vulkan;
   model.shared_bytes = 99 * 1024;
   model.step_microseconds = 0.83;
-  // Encoders 384, 768 and 1024 wide of 77 to 4096 lines, of plans; so is wgmma's. The largest products
-  // of f32 reach 47.
+  // Encoders 384, 768 and 1024 wide of 77 to 4096 lines, of plans; so is wgmma's. The largest
+  // products of f32 reach 47.
   model.library = {.begin = 5.5,
                    .float_begin = 7.5,
                    .depth_rate = 1800,

@@ -151,12 +151,13 @@ std::vector<LibraryWork> works_of(const OfferContext& at, const Product& product
   const Dim bytes = least_bytes(product);
   const Dim added = product.residual ? byte_size(product.y.type) : Dim(0);
   const auto work_at = [&](const SampledSizes& sampled) {
-    return LibraryWork{.dtype = product.a.ref.dtype(),
-                       .precision = at.products(),
-                       .depth_bytes = sampled.value(product.k * element_bytes(product.a.ref.dtype())),
-                       .flops = sampled.value(flops),
-                       .bytes = sampled.value(bytes),
-                       .added_bytes = sampled.value(added)};
+    return LibraryWork{
+        .dtype = product.a.ref.dtype(),
+        .precision = at.products(),
+        .depth_bytes = sampled.value(product.k * element_bytes(product.a.ref.dtype())),
+        .flops = sampled.value(flops),
+        .bytes = sampled.value(bytes),
+        .added_bytes = sampled.value(added)};
   };
   return at_sampled_sizes({product.m, product.n, batch_count(product)}, work_at);
 }

@@ -18,9 +18,9 @@ constexpr int64_t kLeastSplitDepth = 32;
 // Operations of an activation per element; most take less.
 constexpr double kActivationOperations = 30;
 constexpr uint32_t kLeastPieceBytes = 2;  // an element
-// Microseconds that a step takes longer in networks than in the chains of equal steps by which tiles
-// are chosen: its first loads miss what such a chain finds in the cache. The others' estimates are of
-// networks (tests/bench/results/2026-11-29-h200-products.md).
+// Microseconds that a step takes longer in networks than in the chains of equal steps by which
+// tiles are chosen: its first loads miss what such a chain finds in the cache. The others'
+// estimates are of networks (tests/bench/results/2026-11-29-h200-products.md).
 constexpr double kAmongOthers = 2.3;
 
 bool is_float_of_mma(DType dtype) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the estimates of products share. A product's kernels are held against each other, and against
-// kernels of other tables, by what a step of a network takes, from its begin to its end.
+// What the estimates of products share. A product's kernels are held against each other, and
+// against kernels of other tables, by what a step of a network takes, from its begin to its end.
 #pragma once
 
 #include <cmath>
