@@ -149,6 +149,10 @@ std::string choices_text(const AttrSpec& spec) {
   return text;
 }
 
+// Of what there is one at least, as heads and their columns: such numbers are multiplied with each
+// other.
+constexpr double kMostOfOneKind = 1 << 30;
+
 bool check_value(const AttrSpec& spec, const AttributeValue& value, NodeContext& ctx) {
   const std::string subject = "attribute \"" + std::string(spec.name) + "\" is " + to_string(value);
   if (!has_type(value, spec.type)) {
@@ -158,6 +162,10 @@ bool check_value(const AttrSpec& spec, const AttributeValue& value, NodeContext&
   for (double number : numbers_in(value)) {
     if (!(number >= spec.minimum && number <= spec.maximum)) {
       return ctx.fail(DiagCode::BadAttribute, subject + ", wanted " + range_text(spec));
+    }
+    if (spec.type == AttrType::Int && spec.minimum >= 1 && number > kMostOfOneKind) {
+      return ctx.fail(DiagCode::BadAttribute,
+                      subject + ", wanted at most " + std::to_string(int64_t{1} << 30));
     }
   }
   if (const auto* text = std::get_if<std::string>(&value); text && !spec.choices.empty()) {

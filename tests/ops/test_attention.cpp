@@ -39,6 +39,9 @@ TEST_CASE("attention_refuses_what_does_not_fit") {
   CHECK(refused(attention({{"head_dim", int64_t{16}}}), "bad-shape", "wanted [B, S, 4, 16]"));
   CHECK(refused(attention({{"v_head_dim", int64_t{4}}}), "bad-shape", "v is f32[2, 7, 2, 8]"));
   CHECK(refused(attention({{"head_dim", int64_t{513}}}), "bad-attribute", "head_dim"));
+  // As many heads have more columns than can be counted.
+  CHECK(refused(attention({{"num_heads", int64_t{1} << 60}}), "bad-attribute",
+                "wanted at most 1073741824"));
   CHECK(refused(attention({{"q_layout", std::string("bsd")}}), "bad-rank", "layout bsd"));
   CHECK(refused(attention({{"kv_layout", std::string("sbhd")}}), "bad-attribute", "kv_layout"));
   CHECK(refused(attention({{"window_left", int64_t{-2}}}), "bad-attribute", "window_left"));
