@@ -9,14 +9,16 @@
 // RLX_WINDOW 1, a convolution: the lines of a are the pixels under the windows of images x [N, H, W, RLX_CHANNELS], channels dense,
 // with strides RLX_X_N, RLX_X_H, RLX_X_W, and K is RLX_TAPS * RLX_CHANNELS. Depth goes over all taps before the next 64 channels.
 // Grid: an even number of workgroups, at most one per multiprocessor. Pairs of them, clusters on sm_90a, take every
-// (gridDim.x / 2)-th pair of tiles of 128 x RLX_TILE_N that lie below each other and so share their panels of b.
-// Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of b's
-// for both workgroups of the pair; warpgroups 1 and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile
+// (gridDim.x / 2)-th pair of tiles of 128 x RLX_TILE_N that lie below each other and so share their panels of b, or with RLX_BESIDE 1
+// beside each other and share those of a.
+// Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of the
+// shared one for both workgroups of the pair; warpgroups 1 and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile
 // while the other multiplies; 0: 64 rows of every tile each. On sm_90a by tensor copies and wgmma; elsewhere by cp.async and mma,
 // always 64 rows each, no sharing, with a ring of two slots in 99 KiB. On sm_90a results of 16 bits leave through RLX_BUFFERS
 // buffers of 16 x 64 per warp and the copy engine, which also brings a residual of 16 bits there while the tile is multiplied.
 // Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M (may be free), RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
-//   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
+//   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_BESIDE (none of a window), RLX_RASTER (row tiles of a workgroup that take turns before the next column
+//   of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
 //   of a window RLX_TAPS, KERNEL_W, STRIDE, BEGIN, DILATION, IN and OUT as in conv_window.h (H and W; IN and OUT may be free);
@@ -24,7 +26,7 @@
 //   RLX_RAGGED 1: N is no multiple of 8, and y, which then has no map, leaves element by element; without b2 and residual, without
 //   bias where N is odd; RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
 // Maps: a with a box of 64 x 128, or a window of 64 channels of 128 pixels, b and b2 with a box of 64 x RLX_TILE_N / 2 (of a window
-// 64 channels, a tap, and so many filters), y if it has 16 bits and the residual if it is copied
+// 64 channels, a tap, and so many filters), or of tiles beside each other a with one of 64 x 32, b and b2 of 64 x RLX_TILE_N; y if it has 16 bits and the residual if it is copied
 // with one of 64 x 16, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
 #include "lib/prelude.inc"
@@ -53,8 +55,14 @@ constexpr rlx_u32 kSums = RLX_GATED ? 2 : 1;  // products per element of y
 constexpr rlx_u32 kColumns = kSums * kTileN;  // of the multiplied panel: those of b, then those of b2
 constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
 #define RLX_TILES_M ((rlx_u32(RLX_M) + kTileM - 1u) / kTileM)
+#if RLX_BESIDE
+#define RLX_PAIRS_M RLX_TILES_M
+constexpr rlx_u32 kPairsN = (kTilesN + 1) / 2;
+#else
 #define RLX_PAIRS_M ((RLX_TILES_M + 1u) / 2u)
-#define RLX_PAIRS (RLX_PAIRS_M * kTilesN)
+constexpr rlx_u32 kPairsN = kTilesN;
+#endif
+#define RLX_PAIRS (RLX_PAIRS_M * kPairsN)
 #if RLX_WINDOW
 constexpr rlx_u32 kTaps = RLX_TAPS;
 constexpr rlx_u32 kDepth = RLX_CHANNELS;  // of a tap
@@ -67,7 +75,7 @@ constexpr rlx_u32 kSteps = kTaps * ((kDepth + RLX_PANEL_DEPTH - 1) / RLX_PANEL_D
 #ifdef RLX_SIZES
 constexpr bool kWholeTiles = false;  // RLX_M is free
 #else
-constexpr bool kWholeTiles = RLX_M % (2 * kTileM) == 0 && RLX_N % kTileN == 0;
+constexpr bool kWholeTiles = RLX_M % ((RLX_BESIDE ? 1 : 2) * kTileM) == 0 && RLX_N % ((RLX_BESIDE ? 2 : 1) * kTileN) == 0;
 #endif
 
 constexpr bool kPingpong = RLX_HAS_WGMMA && RLX_PINGPONG;
@@ -135,13 +143,16 @@ struct Tile {
   rlx_u32 n;
 };
 // The workgroup's tile of a pair. Pairs that run at the same time share rows and columns: RLX_RASTER pairs of row tiles before the
-// next column. Of an odd number of row tiles the last pair's second lies outside the matrix.
+// next column. Of an odd number of tiles below or beside each other the last pair's second lies outside the matrix.
 RLX_FN Tile tile_at(rlx_u32 pair) {
-  const rlx_u32 band = pair / (RLX_RASTER * kTilesN);
+  const rlx_u32 band = pair / (RLX_RASTER * kPairsN);
   const rlx_u32 first = band * RLX_RASTER;
   const rlx_u32 rows = RLX_PAIRS_M - first < RLX_RASTER ? RLX_PAIRS_M - first : RLX_RASTER;
-  const rlx_u32 rest = pair - first * kTilesN;
-  return {(2u * (first + rest % rows) + rlx_group_x % 2u) * kTileM, (rest / rows) * kTileN};
+  const rlx_u32 rest = pair - first * kPairsN;
+  const rlx_u32 m = first + rest % rows;
+  const rlx_u32 n = rest / rows;
+  const rlx_u32 rank = rlx_group_x % 2u;
+  return RLX_BESIDE ? Tile{m * kTileM, (2u * n + rank) * kTileN} : Tile{(2u * m + rank) * kTileM, n * kTileN};
 }
 #define RLX_EACH_PAIR(pair) RLX_LOOP for (rlx_u32 pair = rlx_group_x / 2u; pair < RLX_PAIRS; pair += rlx_grid_x / 2u)
 
@@ -161,10 +172,31 @@ RLX_FN rlx_u32 tap_h_of(rlx_u32 tap) { return tap / RLX_KERNEL_W * RLX_DILATION_
 RLX_FN rlx_u32 depth_of(rlx_u32 step) { return step / kTaps * RLX_PANEL_DEPTH; }
 
 #if RLX_HAS_WGMMA
-// Half of b's panel for both workgroups of the pair, which each copy their half.
+// A panel of a comes in boxes, none of which lies past the last line: the copy engine brings such ones slowly. What then stands in
+// their rows makes results that nobody stores.
+constexpr rlx_u32 kBoxLines = RLX_BESIDE ? 32 : kTileM;
+constexpr rlx_u32 kBoxBytes = kBoxLines * RLX_PANEL_ROW_BYTES;
+RLX_FN rlx_u32 boxes_from(rlx_u32 line) {
+  const rlx_u32 lines = line < rlx_u32(RLX_M) ? rlx_u32(RLX_M) - line : 0u;
+  return lines >= kTileM ? kTileM / kBoxLines : (lines + kBoxLines - 1u) / kBoxLines;
+}
+
+// A shared panel goes to both workgroups of the pair, which take turns: by boxes of a's, by halves of b's.
+#if RLX_BESIDE
+RLX_FN void copy_a(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 line, rlx_u32 boxes, rlx_u32 step) {
+  RLX_LOOP for (rlx_u32 i = rlx_cluster_rank(); i < boxes; i += 2u)
+    rlx_copy_box(ring.a(slot) + i * kBoxBytes, maps.at[0], depth_of(step), line + i * kBoxLines, ring.full(slot), 3u);
+}
 RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 column, rlx_u32 step) {
-  const rlx_u32 rank = rlx_cluster_rank();
-  const rlx_u32 first = rank * (kTileN / 2u);
+  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s)
+    rlx_copy_box(ring.b(slot) + s * kPanelB, maps.at[1u + s], depth_of(step), column, ring.full(slot));
+}
+#else
+RLX_FN void copy_a(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 line, rlx_u32 boxes, rlx_u32 step) {
+  if (boxes > 0u) rlx_copy_box(ring.a(slot), maps.at[0], depth_of(step), line, ring.full(slot));
+}
+RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 column, rlx_u32 step) {
+  const rlx_u32 first = rlx_cluster_rank() * (kTileN / 2u);
   RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
     const rlx_u32 panel = ring.b(slot) + s * kPanelB + first * RLX_PANEL_ROW_BYTES;
 #if RLX_WINDOW
@@ -174,6 +206,10 @@ RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rl
 #endif
   }
 }
+#endif
+RLX_FN void expect_panels(const Ring& ring, rlx_u32 slot, rlx_u32 boxes) {
+  rlx_mbarrier_arrive_expecting(ring.full(slot), kSums * kPanelB + boxes * kBoxBytes);
+}
 
 // One thread. What b needs of the first slots may come before the predecessors' end.
 RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& ring, rlx_u32 thread) {
@@ -182,8 +218,9 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
   RLX_UNROLL for (rlx_u32 i = 0; i <= kSums; ++i) rlx_prefetch_map(maps.at[i]);
   if (rlx_group_x / 2u < RLX_PAIRS) {
     const Tile tile = tile_at(rlx_group_x / 2u);
+    const rlx_u32 boxes = boxes_from(tile.m);
     RLX_LOOP for (rlx_u32 step = 0; step < kEarly; ++step) {
-      rlx_mbarrier_arrive_expecting(ring.full(step), kStageBytes);
+      expect_panels(ring, step, boxes);
       copy_b(maps, ring, step, tile.n, step);
     }
   }
@@ -192,22 +229,25 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
   rlx_u32 early = kEarly;
   RLX_EACH_PAIR(pair) {
     const Tile tile = tile_at(pair);
+    const rlx_u32 boxes = boxes_from(tile.m);
 #if RLX_WINDOW
     const RlxPixelPlace place = place_of(tile.m);
 #endif
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
       if (early == 0u) {
         rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
-        rlx_mbarrier_arrive_expecting(ring.full(turn.slot), kStageBytes);
+        expect_panels(ring, turn.slot, boxes);
         copy_b(maps, ring, turn.slot, tile.n, step);
       } else {
         --early;
       }
 #if RLX_WINDOW
-      rlx_copy_pixels(ring.a(turn.slot), maps.at[0], depth_of(step), place, tap_w_of(step % kTaps), tap_h_of(step % kTaps),
-                      ring.full(turn.slot));
+      if (boxes > 0u) {
+        rlx_copy_pixels(ring.a(turn.slot), maps.at[0], depth_of(step), place, tap_w_of(step % kTaps), tap_h_of(step % kTaps),
+                        ring.full(turn.slot));
+      }
 #else
-      rlx_copy_box(ring.a(turn.slot), maps.at[0], depth_of(step), tile.m, ring.full(turn.slot));
+      copy_a(maps, ring, turn.slot, tile.m, boxes, step);
 #endif
       turn.next();
     }
@@ -598,7 +638,7 @@ RLX_FN void send_chunk(const RlxParams& p, const RlxTensorMaps&, const Output& o
 RLX_FN void send_chunk(const RlxParams&, const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column) {
   rlx_fence_async_shared();
   __syncwarp();
-  if (rlx_lane_of_warp != 0u) return;
+  if (rlx_lane_of_warp != 0u || row >= rlx_u32(RLX_M)) return;
   rlx_store_box(maps.at[kMapY], column, row, output.buffer(output.chunk));
   rlx_commit_boxes();
 }

@@ -59,6 +59,12 @@ std::vector<Case> norm_matmul_cases() {
     add("gated pair in tiles", dtype, {200}, 136, 104, kGated | kBias, R"({"activation": "silu"})");
     add("gated pair in tiles with a residual", dtype, {2, 193}, 264, 72, kGated | kResidual,
         R"({"activation": "gelu"})");
+    for (const int64_t lines : {40, 65, 128, 300}) {
+      add("gated pair in tiles beside each other", dtype, {lines}, 136, 104, kGated | kBias,
+          R"({"activation": "silu"})");
+      add("gated pair in tiles beside each other with a residual", dtype, {lines}, 520, 200,
+          kGated | kResidual, "{}");
+    }
   }
   add("plain rows", DType::bf16, {1}, 9, 4096, 0, "{}");
   add("a long row", DType::f32, {1}, 6, 8192, kGamma, rms);

@@ -48,12 +48,25 @@ Program program_of(const std::vector<int64_t>& groups) {
 
 TEST_CASE("forms are chosen where tiles end, from the bound down") {
   CHECK(form_sizes(size_between(1, 100)) ==
-        std::vector<int64_t>{100, 96, 64, 48, 32, 24, 16, 12, 8});
+        std::vector<int64_t>{100, 96, 80, 64, 48, 32, 24, 16, 12, 8});
   CHECK(form_sizes(size_between(1, 64)) == std::vector<int64_t>{64, 48, 32, 24, 16, 12, 8});
   // One of the sizes is at most what a run can ask for least.
   CHECK(form_sizes(size_between(40, 512)) ==
-        std::vector<int64_t>{512, 384, 256, 192, 128, 96, 64, 48, 32});
+        std::vector<int64_t>{512, 448, 384, 320, 256, 224, 192, 160, 128, 112, 96, 80, 64, 48, 32});
   CHECK(form_sizes(size_between(1, 5)) == std::vector<int64_t>{5});
+}
+
+TEST_CASE("a few sizes that are tiles apart are all met") {
+  CHECK(form_sizes(size_between(1, 5) * 49) == std::vector<int64_t>{245, 196, 147, 98, 49});
+  CHECK(form_sizes(size_between(0, 3) * 8) == std::vector<int64_t>{24, 16, 8});
+  const Dim height =
+      Dim::of({.index = 1, .name = "h", .minimum = 8, .maximum = 24, .multiple_of = 8});
+  const Dim width =
+      Dim::of({.index = 2, .name = "w", .minimum = 16, .maximum = 32, .multiple_of = 16});
+  CHECK(form_sizes(height * width) == std::vector<int64_t>{768, 512, 384, 256, 128});
+  // Too many, and too close to each other.
+  CHECK(form_sizes(size_between(1, 1000) * 49).size() > 5);
+  CHECK(form_sizes(size_between(1, 20) * 4) == std::vector<int64_t>{80, 64, 48, 32, 24, 16, 12, 8});
 }
 
 TEST_CASE("each size gets the form that takes least, and a form that gains nothing is left out") {

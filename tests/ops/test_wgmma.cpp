@@ -59,6 +59,25 @@ TEST_CASE("a_large_gated_pair_is_one_dispatch") {
   CHECK(program.steps[0].grid.x % 2 == 0);
 }
 
+TEST_CASE("tiles_of_a_gated_pair_with_few_lines_lie_beside_each_other") {
+  const auto beside = [](int64_t m) {
+    const Program program = lower(gated(m, 8192, 2048));
+    const Specialization* kernel = wgmma_of(program);
+    REQUIRE(kernel != nullptr);
+    return kernel->defines.at("RLX_BESIDE") == "1";
+  };
+  CHECK(beside(40));
+  CHECK(beside(128));
+  CHECK_FALSE(beside(256));
+  CHECK(beside(384));
+  CHECK_FALSE(beside(1024));
+  const Program program = lower(gated(77, 8192, 2048));
+  CHECK(program.steps.at(0).grid.x == 128);
+  const std::vector<TensorMap>& maps = wgmma_of(program)->maps;
+  CHECK(maps.at(0).box == std::vector<uint32_t>{64, 32});
+  CHECK(maps.at(1).box == std::vector<uint32_t>{64, 64});
+}
+
 TEST_CASE("maps_reach_over_just_what_is_read") {
   const Program program = lower(gated(200, 136, 104));
   const Specialization* kernel = wgmma_of(program);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "compiler/support/check.h"
 #include "compiler/support/size_growth.h"
@@ -12,7 +14,7 @@
 namespace rlx {
 namespace {
 
-constexpr size_t kMostAlternates = 5;
+constexpr size_t kMostAlternates = 8;
 // What another alternate must gain where it changes the kernel, in the mean of the factors.
 constexpr double kWorth = 1.03;
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -29,31 +31,53 @@ double excess_of(double time, double least) {
   return factor * factor;
 }
 
-// The best partition of the sizes from `first` on into `count` stretches.
-Partition best_partition(const std::vector<TimesFrom>& times, std::span<const double> least,
-                         size_t first, size_t count) {
-  Partition best;
-  for (size_t row = 0; row < times.size(); ++row) {
-    Partition own{.stretches = {{.first_size = first, .form = row}}, .times = {}, .excess = 0};
-    for (size_t end = first + 1; end <= least.size(); ++end) {
-      const double time = times[row][first][end - 1];
-      own.times.push_back(time);
-      own.excess += excess_of(time, least[end - 1]);
-      if (own.excess >= best.excess) break;
-      const bool is_last = count == 1;
-      if (is_last != (end == least.size())) continue;
-      Partition whole = own;
-      if (!is_last) {
-        const Partition rest = best_partition(times, least, end, count - 1);
-        whole.excess += rest.excess;
-        whole.stretches.insert(whole.stretches.end(), rest.stretches.begin(), rest.stretches.end());
-        whole.times.insert(whole.times.end(), rest.times.begin(), rest.times.end());
-      }
-      if (whole.excess < best.excess) best = std::move(whole);
-    }
+// Finds best partitions of the sizes from one on, each once.
+class Partitions {
+ public:
+  Partitions(const std::vector<TimesFrom>& times, std::span<const double> least)
+      : times_(times), least_(least) {}
+
+  // Of the sizes from `first` on, into `count` stretches.
+  const Partition& best(size_t first, size_t count) {
+    const auto [found, is_new] = found_.try_emplace({first, count});
+    if (is_new) found->second = search(first, count);
+    return found->second;
   }
-  return best;
-}
+
+ private:
+  Partition search(size_t first, size_t count) {
+    Partition best;
+    for (size_t row = 0; row < times_.size(); ++row) {
+      Partition own{.stretches = {{.first_size = first, .form = row}}, .times = {}, .excess = 0};
+      for (size_t end = first + 1; end <= least_.size(); ++end) {
+        const double time = times_[row][first][end - 1];
+        own.times.push_back(time);
+        own.excess += excess_of(time, least_[end - 1]);
+        if (own.excess >= best.excess) break;
+        const bool is_last = count == 1;
+        if (is_last != (end == least_.size())) continue;
+        if (is_last) {
+          best = own;
+        } else if (const Partition& rest = this->best(end, count - 1);
+                   own.excess + rest.excess < best.excess) {
+          best = joined(own, rest);
+        }
+      }
+    }
+    return best;
+  }
+
+  static Partition joined(Partition first, const Partition& rest) {
+    first.stretches.insert(first.stretches.end(), rest.stretches.begin(), rest.stretches.end());
+    first.times.insert(first.times.end(), rest.times.begin(), rest.times.end());
+    first.excess += rest.excess;
+    return first;
+  }
+
+  const std::vector<TimesFrom>& times_;
+  std::span<const double> least_;
+  std::map<std::pair<size_t, size_t>, Partition> found_;
+};
 
 // The mean factor by which `times` beat `others` where the two differ.
 double gain_of(const std::vector<double>& times, const std::vector<double>& others) {
@@ -120,10 +144,10 @@ std::vector<int64_t> alternate_sizes(const Dim& size) {
 std::vector<Stretch> choose_alternates(const std::vector<TimesFrom>& times,
                                        std::span<const double> least, size_t plain) {
   Partition taken{.stretches = {{.first_size = 0, .form = plain}}, .times = times[plain].front()};
+  Partitions partitions(times, least);
   for (size_t count = 2; count <= std::min(kMostAlternates, least.size()); ++count) {
-    Partition next = best_partition(times, least, 0, count);
-    if (std::isfinite(next.excess) && gain_of(next.times, taken.times) >= kWorth)
-      taken = std::move(next);
+    const Partition& next = partitions.best(0, count);
+    if (std::isfinite(next.excess) && gain_of(next.times, taken.times) >= kWorth) taken = next;
   }
   return taken.stretches;
 }

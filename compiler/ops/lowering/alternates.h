@@ -32,7 +32,7 @@ std::vector<int64_t> alternate_sizes(const Dim& size);
 // [from][at]: microseconds at size `at` of what is lowered for sizes from `from` down; infinite
 // where it does not serve.
 using TimesFrom = std::vector<std::vector<double>>;
-// At most five rows that together take little more than `least` at each size. The row `plain`
+// At most eight rows that together take little more than `least` at each size. The row `plain`
 // serves all where others do not gain clearly: each is kernels to compile, and a step's place.
 std::vector<Stretch> choose_alternates(const std::vector<TimesFrom>& times,
                                        std::span<const double> least, size_t plain);

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
 
 #include "compiler/support/check.h"
@@ -93,13 +95,61 @@ size_t take_form(LowerContext& ctx, std::string_view chooser, const std::vector<
   return taken;
 }
 
+namespace {
+
+constexpr int64_t kLeastTile = 8;  // no tile is smaller
+
+// Calls visit(value) for the size at each combination of its symbols' values; false where there
+// are more than `most` of these.
+bool visit_values(const Dim& size, int64_t most, const std::function<void(int64_t)>& visit) {
+  std::map<uint32_t, FreeSymbol> symbols;
+  for_each_symbol(size, [&](const FreeSymbol& symbol) { symbols.emplace(symbol.index, symbol); });
+  int64_t combinations = 1;
+  for (const auto& [index, symbol] : symbols) {
+    const int64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+    if (count > most / combinations) return false;
+    combinations *= count;
+  }
+  for (int64_t combination = 0; combination < combinations; ++combination) {
+    int64_t rest = combination;
+    std::map<uint32_t, int64_t> values;
+    for (const auto& [index, symbol] : symbols) {
+      const int64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+      values[index] = symbol.minimum + rest % count * symbol.multiple_of;
+      rest /= count;
+    }
+    visit(with_symbols(size, [&values](const FreeSymbol& symbol) {
+            return Dim(values.at(symbol.index));
+          }).bound());
+  }
+  return true;
+}
+
+// All that the size may be, descending, where these are few and tiles apart; else none.
+std::vector<int64_t> few_sizes(const Dim& size) {
+  constexpr int64_t kMost = 48;
+  std::vector<int64_t> sizes;
+  if (!visit_values(size, kMost, [&sizes](int64_t value) { sizes.push_back(value); })) return {};
+  std::ranges::sort(sizes, std::greater());
+  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  while (!sizes.empty() && sizes.back() < 1) sizes.pop_back();
+  const auto are_close = [](int64_t larger, int64_t size) { return larger - size < kLeastTile; };
+  return std::ranges::adjacent_find(sizes, are_close) == sizes.end() ? sizes
+                                                                     : std::vector<int64_t>{};
+}
+
+}  // namespace
+
 std::vector<int64_t> form_sizes(const Dim& size) {
-  constexpr int64_t kLeast = 8;  // no tile is smaller
-  const int64_t least = std::max(kLeast, size.range().least);
+  const std::vector<int64_t> few = few_sizes(size);
+  if (!few.empty()) return few;
+  const int64_t least = std::max(kLeastTile, size.range().least);
   std::vector<int64_t> sizes = {size.bound()};
   const auto most = narrow<int64_t>(std::bit_floor(narrow<uint64_t>(size.bound())));
   for (int64_t power = most; power >= 2; power /= 2) {
-    for (const int64_t value : {power / 2 * 3, power}) {
+    // To the half of a size in two steps, and in four where tiles are small parts of it.
+    const int64_t part = power >= 8 * kLeastTile ? power / 4 : power / 2;
+    for (int64_t value = 2 * power - part; value >= power; value -= part) {
       if (value < sizes.back() && sizes.back() > least) sizes.push_back(value);
     }
   }

@@ -36,8 +36,9 @@ Candidate take_form(LowerContext& ctx, std::string_view chooser,
   return candidates.at(take_form(ctx, chooser, forms, best_index)).front();
 }
 
-// Sizes of a free one, from its bound down, at which forms for parts of its range are chosen:
-// 2^n and 3 * 2^n, where tiles end.
+// Sizes of a free one, from its bound down, at which forms for parts of its range are chosen: all
+// that it may be, where these are few and tiles apart; else where tiles end: 2^n and 3 * 2^n, from
+// 64 on 5 * 2^n and 7 * 2^n too.
 std::vector<int64_t> form_sizes(const Dim& size);
 
 // Which of the forms serves from one of the sizes on, down to the next stretch.

@@ -21,8 +21,10 @@
 namespace rlx {
 namespace {
 
-// Tiles have 128 lines; fewer leave most of the device idle, and matmul_mma is made for them.
+// Tiles have 128 lines; fewer leave most of the device idle, and matmul_mma is made for them, but
+// not for gated pairs, of which it makes three steps.
 constexpr int64_t kLeastLines = 192;
+constexpr int64_t kLeastGatedLines = 33;
 constexpr int64_t kLeastColumns = 64;
 constexpr int64_t kLeastDepth = 64;
 constexpr int64_t kSizeLimit = std::numeric_limits<int32_t>::max() - 4096;
@@ -34,8 +36,9 @@ constexpr uint32_t kThreads = 384;
 // ---- tiles ----
 
 struct WgmmaTile {
-  int64_t columns;  // of y
-  bool pingpong;    // warpgroups take tiles in turn
+  int64_t columns;      // of y
+  bool pingpong;        // warpgroups take tiles in turn
+  bool beside = false;  // a pair's tiles lie beside each other, else below
 };
 // Where memory decides, estimates are equal and the first tile is taken. ResNet-50's convolutions
 // to 256 and 512 channels in a batch of 32, H200: 128 columns in turn take 0.89 to 0.93 of what 64
@@ -47,12 +50,21 @@ constexpr std::array kWindowTiles = {
     WgmmaTile{.columns = 64, .pingpong = false}};
 // Other products of few columns have smaller tiles elsewhere.
 constexpr std::span kWgmmaTiles = std::span(kWindowTiles).first<5>();
+// Beside each other for few lines or an odd number of tiles below each other, of which half a pair
+// does nothing. Single products gain nothing by it.
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
-                                    WgmmaTile{.columns = 128, .pingpong = false}};
+                                    WgmmaTile{.columns = 128, .pingpong = false},
+                                    WgmmaTile{.columns = 64, .pingpong = true, .beside = true}};
+// What steps of gated pairs take against others: two layers 768, 1024 and 2048 wide, 40 to 1024
+// lines, H200.
+constexpr double kGatedInTurn = 1.04;
+constexpr double kBeside = 1.04;
 
 template <typename Lines>
 Lines pair_count(const Lines& m, int64_t n, const WgmmaTile& tile) {
-  return ceil_div(ceil_div(m, Lines(kTileLines)), Lines(2)) * ceil_div(n, tile.columns);
+  const Lines below = ceil_div(m, Lines(kTileLines));
+  const int64_t beside = ceil_div(n, tile.columns);
+  return tile.beside ? below * ceil_div(beside, int64_t{2}) : ceil_div(below, Lines(2)) * beside;
 }
 
 // Workgroups that run at once, by pairs that share what they load.
@@ -68,8 +80,9 @@ double multiplied_microseconds(const DeviceModel& device, const TiledSize& size,
       static_cast<double>(ceil_div(pair_count(size.m, size.n, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
-  const double products =
-      static_cast<double>(ceil_div(size.k, kStepDepth)) * times.step * multiplied;
+  const double step = times.step * multiplied * (size.gated && tile.pingpong ? kGatedInTurn : 1) *
+                      (tile.beside ? kBeside : 1);
+  const double products = static_cast<double>(ceil_div(size.k, kStepDepth)) * step;
   if (tile.pingpong) {
     const double rate = size.heavy_activation ? times.one_heavy
                         : size.residual       ? times.one_residual
@@ -99,18 +112,15 @@ double copied_microseconds(const DeviceModel& device, const TiledSize& size,
 
 double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
                                const WgmmaTile& tile) {
-  const double multiplied = multiplied_microseconds(device, size, tile);
-  if (!size.window_bytes) return multiplied;
-  const double memory =
-      static_cast<double>(*size.window_bytes) / device.memory_gigabytes_per_second * 1e-3;
-  const double copied =
-      device.wgmma.begin + std::max(memory, copied_microseconds(device, size, tile));
-  return std::max(multiplied, copied);
+  const double memory = static_cast<double>(size.bytes) / device.memory_gigabytes_per_second * 1e-3;
+  const double copying =
+      size.of_window ? std::max(memory, copied_microseconds(device, size, tile)) : memory;
+  return std::max(multiplied_microseconds(device, size, tile), device.wgmma.begin + copying);
 }
 
 std::span<const WgmmaTile> tiles_for(const TiledSize& size) {
   if (size.gated) return kGatedTiles;
-  if (size.window_bytes) return kWindowTiles;
+  if (size.of_window) return kWindowTiles;
   return kWgmmaTiles;
 }
 
@@ -119,7 +129,8 @@ struct WgmmaChoice {
   double microseconds;
 
   [[nodiscard]] std::string text() const {
-    return "128x" + std::to_string(tile.columns) + " tiles, " +
+    return "128x" + std::to_string(tile.columns) +
+           (tile.beside ? " tiles beside each other, " : " tiles, ") +
            (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side");
   }
 };
@@ -130,7 +141,7 @@ std::vector<std::vector<WgmmaChoice>> candidates_for(const DeviceModel& device,
   const int64_t n = sizes.front().n;
   for (const WgmmaTile& tile : tiles) {
     // A narrower one does the same with less.
-    if (sizes.front().window_bytes && tile.columns >= n + 64) continue;
+    if (sizes.front().of_window && tile.columns >= n + 64) continue;
     std::vector<WgmmaChoice>& at_sizes = candidates.emplace_back();
     for (const TiledSize& size : sizes)
       at_sizes.push_back({tile, wgmma_tile_microseconds(device, size, tile)});
@@ -141,7 +152,7 @@ std::vector<std::vector<WgmmaChoice>> candidates_for(const DeviceModel& device,
 // ---- what the kernel takes ----
 
 bool good_size(int64_t m, int64_t n, int64_t k) {
-  return m >= kLeastLines && n >= kLeastColumns && k >= kLeastDepth && k % kPieceElements == 0 &&
+  return n >= kLeastColumns && k >= kLeastDepth && k % kPieceElements == 0 &&
          std::max({m, n, k}) < kSizeLimit;
 }
 
@@ -373,6 +384,7 @@ TiledSize tiled_size(const FusedProduct& fused, const SampledSizes& at) {
   return {.m = at.value(fused.product.m),
           .n = fused.product.n,
           .k = fused.product.k,
+          .bytes = at.value(all_bytes(fused)),
           .gated = fused.second.has_value(),
           .residual = fused.product.residual.has_value(),
           .heavy_activation = is_heavy_activation(fused.product.activation.op)};
@@ -406,6 +418,7 @@ void finish(WgmmaDispatch& dispatch, LowerContext& ctx, const FusedProduct& fuse
       .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
       .define("RLX_GATED", size.gated ? 1 : 0)
       .define("RLX_RASTER", 8)
+      .define("RLX_BESIDE", tile.beside ? 1 : 0)
       .define("RLX_RAGGED", has_ragged_rows(product) ? 1 : 0)
       .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
       .define("RLX_ACTIVATION", activated ? 1 : 0)
@@ -424,23 +437,26 @@ void finish(WgmmaDispatch& dispatch, LowerContext& ctx, const FusedProduct& fuse
       })
       .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
               std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
-              std::to_string(pairs.bound()) + " pairs, " +
+              std::to_string(pairs.bound()) +
+              (tile.beside ? " pairs beside each other, " : " pairs, ") +
               (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
 }
 
 void emit_tile(LowerContext& ctx, const FusedProduct& fused, const TiledSize& size,
                const WgmmaTile& tile) {
   const Product& product = fused.product;
+  // The workgroups of a pair take turns to copy the panel that they share.
+  const int64_t a_box = tile.beside ? 32 : kTileLines;
+  const int64_t b_box = tile.beside ? tile.columns : tile.columns / 2;
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.define("RLX_A_PITCH", product.a.line)
       .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
-      .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
+      .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, a_box))
       .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
-      .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
+      .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, b_box));
   if (fused.second) {
     dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kWidestAccessBytes)
-        .map(&MatmulWgmmaParams::b2,
-             rows_map(*fused.second, product.n, product.k, tile.columns / 2));
+        .map(&MatmulWgmmaParams::b2, rows_map(*fused.second, product.n, product.k, b_box));
   }
   finish(dispatch, ctx, fused, size, tile);
 }
@@ -450,7 +466,7 @@ std::vector<TiledSize> tiled_sizes(const WindowProduct& product) {
   return at_sampled_windows(fused.product.m, [&product, &fused](const SampledSizes& at) {
     TiledSize size = tiled_size(fused, at);
     size.k = depth_of_steps(product);
-    size.window_bytes = at.value(all_bytes(fused));
+    size.of_window = true;
     return size;
   });
 }
@@ -469,8 +485,9 @@ std::string common_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
   if (fused.norm) return "a norm before it";
   if (std::string refusal = free_refusal(product); !refusal.empty()) return refusal;
-  const int64_t lines = product.m.bound();
-  if (!good_size(fused.any_lines ? std::max(lines, kLeastLines) : lines, product.n, product.k))
+  const int64_t least = fused.any_lines ? 1 : fused.second ? kLeastGatedLines : kLeastLines;
+  if (product.m < least) return "less than " + std::to_string(least) + " lines";
+  if (!good_size(product.m.bound(), product.n, product.k))
     return "too small or no whole 16-byte pieces";
   const DType dtype = product.a.ref.dtype();
   if (!is_half(dtype) || product.b.ref.dtype() != dtype)
@@ -545,10 +562,8 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
     return true;
   }
   sizes.clear();
-  for (const int64_t m : form_sizes(product.m)) {
-    sizes.push_back(largest);
-    sizes.back().m = m;
-  }
+  for (const int64_t m : form_sizes(product.m))
+    sizes.push_back(tiled_size(at_size(fused, m), SampledSizes(0)));
   emit_forms(ctx, "matmul_wgmma", product.m, candidates_for(ctx.device(), sizes), emit);
   return true;
 }

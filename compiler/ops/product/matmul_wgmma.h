@@ -17,7 +17,8 @@ struct TiledSize {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  std::optional<int64_t> window_bytes = {};  // of a convolution: read and written once
+  int64_t bytes = 0;  // read and written once
+  bool of_window = false;
   bool gated = false;
   bool residual = false;
   bool heavy_activation = false;  // tens of operations per element: erf, tanh
