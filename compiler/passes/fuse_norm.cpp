@@ -134,6 +134,8 @@ bool fuse_into_readers(Graph& graph, NodeId id, const NormContext& at) {
   for (NodeId reader : readers) {
     std::optional<Fused> fused = fused_form(graph, graph.node(reader));
     if (!fused) return false;
+    // Where its own step serves some of the sizes, that is one step for all readers.
+    if (readers.size() > 1 && line_count(graph, norm.outputs[0]).is_free()) return false;
     const NormFusion fusion =
         decided_at_all_sizes([&] { return fusion_of(graph, *fused, norm.outputs[0], at); });
     if (fusion == NormFusion::None) return false;

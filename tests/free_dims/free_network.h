@@ -87,7 +87,7 @@ inline void run_with(Session& session, const std::vector<Tensor>& inputs) {
 }
 
 inline void check_output(Session& session, uint32_t number, const fb::Value& value,
-                         const Tensor& wanted) {
+                         const Tensor& wanted, double tolerance) {
   INFO("output " << number << " of " << to_string(wanted.type));
   std::vector<std::byte> bytes(value.size_bytes());
   REQUIRE(session.read_output(0, PlanView::text(value.name()), bytes).ok());
@@ -101,10 +101,11 @@ inline void check_output(Session& session, uint32_t number, const fb::Value& val
     const double apart = std::abs(got - wanted.floats[i]);
     error = apart <= error ? error : apart;  // NaN stays
   }
-  CHECK(error <= 1e-5 * largest);
+  CHECK(error <= tolerance * largest);
 }
 
-inline void check_at(Session& session, const std::string& text, const DimBindings& sizes) {
+inline void check_at(Session& session, const std::string& text, const DimBindings& sizes,
+                     double tolerance) {
   std::string at;
   for (const auto& [name, size] : sizes) at += name + " " + std::to_string(size) + " ";
   INFO(at);
@@ -119,7 +120,7 @@ inline void check_at(Session& session, const std::string& text, const DimBinding
   REQUIRE(session.bound_entry(0, bound).ok());
   for (uint32_t i = 0; i < wanted->size(); ++i) {
     const fb::Value& value = PlanView::value(*bound.record, bound.record->outputs()->Get(i));
-    check_output(session, i, value, (*wanted)[i]);
+    check_output(session, i, value, (*wanted)[i], tolerance);
   }
 }
 
@@ -132,14 +133,15 @@ inline std::shared_ptr<const PlanView> plan_of(const Module& network,
   return plan;
 }
 
-// In one session, which keeps two bindings.
+// In one session, which keeps two bindings. The tolerance is of the largest value.
 inline void check_on(Device& device, const std::shared_ptr<const PlanView>& plan,
-                     const std::string& text, const std::vector<DimBindings>& walk) {
+                     const std::string& text, const std::vector<DimBindings>& walk,
+                     double tolerance = 1e-5) {
   std::shared_ptr<DevicePlan> loaded;
   std::unique_ptr<Session> session;
   REQUIRE(device.load(*plan, {}, loaded).ok());
   REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
-  for (const DimBindings& sizes : walk) check_at(*session, text, sizes);
+  for (const DimBindings& sizes : walk) check_at(*session, text, sizes, tolerance);
 }
 
 inline void check_everywhere(const std::string& text, const Module& network,

@@ -75,6 +75,34 @@ std::string convolutions() {
 })";
 }
 
+// x[seq, 256] -> rms_norm -> silu(a x) * (b x), rms_norm -> c, whose norms a kernel has within
+// itself where there is one line.
+std::string normed_products() {
+  Numbers numbers;
+  return R"({
+  "rlx_graph": 1,
+  "symbols": [{"name": "seq", "min": 1, "max": 520}],
+  "params": [)" +
+         param(numbers, "g", {256}, 1) + ",\n" + param(numbers, "a", {136, 256}, 0) + ",\n" +
+         param(numbers, "b", {136, 256}, 0) + ",\n" + param(numbers, "g2", {136}, 1) + ",\n" +
+         param(numbers, "c", {72, 136}, 0) + R"(],
+  "inputs": [{"name": "x", "dtype": "f32", "shape": ["seq", 256]}],
+  "nodes": [
+    {"name": "n", "op": "rms_norm", "inputs": ["x", "g"], "outputs": ["n"]},
+    {"name": "gate", "op": "matmul", "inputs": ["n", "a"], "outputs": ["gate"],
+     "attributes": {"trans_b": true}},
+    {"name": "up", "op": "matmul", "inputs": ["n", "b"], "outputs": ["up"],
+     "attributes": {"trans_b": true}},
+    {"name": "silu", "op": "silu", "inputs": ["gate"], "outputs": ["active"]},
+    {"name": "gated", "op": "mul", "inputs": ["active", "up"], "outputs": ["gated"]},
+    {"name": "n2", "op": "rms_norm", "inputs": ["gated", "g2"], "outputs": ["n2"]},
+    {"name": "down", "op": "matmul", "inputs": ["n2", "c"], "outputs": ["y"],
+     "attributes": {"trans_b": true}}
+  ],
+  "outputs": ["y"]
+})";
+}
+
 bool has_alternates(const fb::Entry& record) {
   return std::ranges::any_of(forms_of(record),
                              [](const fb::StepForm& form) { return form.kernel() == kSkipForm; });
@@ -120,6 +148,21 @@ TEST_CASE("convolutions of few and of many images have tiles of their own", "[al
     // Kernels without matrix units serve all sizes by one tile.
     if (options_of(*device).targets.front() != "vulkan") CHECK(has_alternates(plan->entry(0)));
     check_on(*device, plan, text, walk);
+  }
+  CHECK(validation_messages().empty());
+}
+
+TEST_CASE("a norm before products of few and of many lines is right", "[alternates]") {
+  const std::string text = normed_products();
+  const Module network = bound_to(text, {}, {{"seq", {1, kMostLines, 1}}});
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    for (const Precision precision : {Precision::F32, Precision::F16}) {
+      CompileOptions options = options_of(*device);
+      options.precision = precision;
+      const std::shared_ptr<const PlanView> plan = plan_of(network, options);
+      check_on(*device, plan, text, walk_of(plan->entry(0)),
+               precision == Precision::F32 ? 1e-5 : 4e-3);
+    }
   }
   CHECK(validation_messages().empty());
 }

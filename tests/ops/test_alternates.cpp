@@ -9,6 +9,7 @@
 #include "compiler/ops/lowering/alternates.h"
 #include "compiler/ops/product/product_offers.h"
 #include "compiler/ops/vision/conv_lower.h"
+#include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
 namespace rlx {
@@ -80,6 +81,44 @@ TEST_CASE("one row is its own alternate where it is lowered otherwise for smalle
   const TimesFrom row = {
       {10, 10, 10, 10}, {kNever, 10, 10, 10}, {kNever, kNever, 5, 4}, {kNever, kNever, kNever, 4}};
   CHECK(chosen(std::vector<TimesFrom>{row}, 0) == Stretches{{0, 0}, {2, 0}});
+}
+
+TEST_CASE("an alternate within another one runs where both do") {
+  Program program;
+  program.steps.resize(3);
+  program.steps[1].forms = {{.size = {}, .most = 8, .grid = {}},
+                            {.size = {}, .most = 48, .grid = {}},
+                            {.size = {}, .most = 96, .grid = {}}};
+  const Dim size = size_between(1, 100);
+  serve(program, 1, {.size = size, .above = 32}, {});
+  serve(program, 2, {.size = size, .above = 64, .most = 80}, {});
+  serve(program, 0, {.size = size, .above = 50}, {});
+  CHECK(program.steps[0].served->above == 50);
+  CHECK(program.steps[1].served->above == 50);
+  CHECK(program.steps[1].served->at_bound());
+  CHECK(program.steps[1].forms.size() == 1);
+  CHECK(program.steps[2].served->above == 64);
+  CHECK(program.steps[2].served->most == 80);
+}
+
+TEST_CASE("a norm is a step of its own but for one line, which a kernel reads with it") {
+  test::OneNode node{
+      .op = "fused_norm_matmul",
+      .inputs = {TensorType{DType::f16, {512, 256}}, TensorType{DType::f16, {384, 256}},
+                 std::nullopt, TensorType{DType::f16, {256}}},
+      .attributes = {{"norm", std::string("rms")}},
+      .target = "cuda"};
+  node.inputs[0]->shape[0] = size_between(1, 512);
+  const Program program = test::lower(node);
+  REQUIRE(program.steps.size() > 2);
+  const auto kernel = [&program](const Step& step) {
+    return step.kernel ? program.kernels.at(index_of(*step.kernel)).kernel : KernelId::matmul;
+  };
+  CHECK(kernel(program.steps.front()) == KernelId::norm);
+  CHECK(program.steps.front().served->above == 1);
+  CHECK(kernel(program.steps.back()) == KernelId::matvec_stream);
+  CHECK(program.steps.back().served->most == 1);
+  for (size_t i = 1; i + 1 < program.steps.size(); ++i) CHECK(program.steps[i].served->above >= 1);
 }
 
 TEST_CASE("the sizes of stretches") {

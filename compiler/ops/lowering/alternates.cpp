@@ -122,6 +122,14 @@ std::set<uint32_t> symbols_of(const Dim& size) {
   return symbols;
 }
 
+// Of an alternate within another one, by the same size.
+ServedSizes both(const ServedSizes& inner, const ServedSizes& outer) {
+  ServedSizes sizes = outer;
+  if (inner.above) sizes.above = std::max(*inner.above, outer.above.value_or(*inner.above));
+  if (inner.most) sizes.most = std::min(*inner.most, outer.most.value_or(*inner.most));
+  return sizes;
+}
+
 std::string served_text(const ServedSizes& served) {
   std::string text = "where " + to_string(served.size) + " is ";
   if (served.above) text += "above " + std::to_string(*served.above);
@@ -167,13 +175,13 @@ void serve(Program& program, size_t first_step, const ServedSizes& served,
     Step& step = program.steps[i];
     // Their params and accesses are a dispatch's in a plan, where they are skipped at the maximum.
     RLX_CHECK(!served.most || step.kind == StepKind::Dispatch, "an alternate's step");
-    step.served = served;
+    step.served = step.served ? both(*step.served, served) : served;
+    const std::optional<int64_t> above = step.served->above;
     for (StepForm& form : step.forms) form.size = served.size;
     // Another alternate reads what this one would overwrite.
     step.in_place_states.clear();
-    std::erase_if(step.forms, [&served](const StepForm& form) {
-      return served.above && form.most <= *served.above;
-    });
+    std::erase_if(step.forms,
+                  [above](const StepForm& form) { return above && form.most <= *above; });
     step.reason = served_text(served) + (step.reason.empty() ? "" : ": ") + step.reason;
   }
 }

@@ -41,8 +41,9 @@ std::vector<Stretch> choose_alternates(const std::vector<TimesFrom>& times,
 ServedSizes served_by(const Dim& size, std::span<const int64_t> sizes,
                       std::span<const Stretch> stretches, size_t number);
 
-// The steps from `first_step` on run at these sizes alone; but not those of `for_all`, whose
-// results other alternates and nodes read as well.
+// The steps from `first_step` on run at these sizes alone, and those that are alternates already at
+// what is left of theirs; but not those of `for_all`, whose results other alternates and nodes read
+// as well.
 void serve(Program& program, size_t first_step, const ServedSizes& served,
            const std::set<size_t>& for_all);
 

@@ -12,6 +12,7 @@
 #include "compiler/ops/product/matmul_thread_lower.h"
 #include "compiler/ops/product/matmul_wgmma.h"
 #include "compiler/ops/product/matvec_stream_lower.h"
+#include "compiler/ops/product/norm_apart.h"
 
 namespace rlx {
 namespace {
@@ -67,6 +68,14 @@ constexpr std::array kProductOffers = {
                   .takes_free_sizes = true},
                  true,
                  true},
+    // Of sizes at which no kernel has the norm.
+    ProductOffer{{.kernel = {},
+                  .form = "norm apart",
+                  .rank = 2,
+                  .refusal = norm_apart_refusal,
+                  .microseconds = norm_apart_time,
+                  .emit = emit_norm_apart,
+                  .takes_free_sizes = true}},
     // Takes every product by itself; slower than matrix units wherever these fit.
     ProductOffer{{.kernel = KernelId::matmul,
                   .rank = 3,
@@ -88,7 +97,8 @@ constexpr std::array kProductOffers = {
 };
 
 constexpr auto kOwnOffers = [] {
-  std::array<ProductOffer, kProductOffers.size() - 1> own;
+  constexpr size_t kOthers = 2;
+  std::array<ProductOffer, kProductOffers.size() - kOthers> own;
   std::copy_if(kProductOffers.begin(), kProductOffers.end(), own.begin(),
                [](const ProductOffer& row) { return row.kernel.has_value(); });
   return own;

@@ -16,7 +16,7 @@ struct ProductOffer : Offer<FusedProduct> {
   bool on_matrix_units = false;
 };
 
-// Every row, and those of our own kernels, which are all but the library's.
+// Every row, and those of our own kernels.
 std::span<const ProductOffer> product_offers();
 std::span<const ProductOffer> own_product_offers();
 

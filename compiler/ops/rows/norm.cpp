@@ -10,6 +10,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/moments_lower.h"
+#include "compiler/ops/rows/norm_lower.h"
 #include "compiler/ops/rows/row_tables.h"
 
 namespace rlx {
@@ -134,10 +135,16 @@ struct NormOperands {
   RowLoops loops;
   Ints axes;
   Shape normalised;
-  bool gives_statistics = false;
+  bool centred = false;  // a layer_norm
+  double eps = 0;
+  double gamma_offset = 0;
+  std::optional<TensorRef> mean;  // that are wanted
+  std::optional<TensorRef> inv_std;
+
+  [[nodiscard]] bool gives_statistics() const { return mean || inv_std; }
 };
 
-std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
+std::string rows_text(const NormOperands& operands) {
   const DType real = operands.x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Dim cols = element_count(operands.normalised);
   const std::string type = "rlx_" + std::string(name_of(real));
@@ -150,8 +157,8 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   text += define_line("RLX_MEAN(a)", cols == 0
                                          ? type + "(rlx_from_bits(0x7FC00000u))"
                                          : "rlx_div(a, " + type + "(" + integer_text(cols) + "))");
-  text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
-  text += define_line("RLX_GAMMA_OFFSET", literal(real, ctx.attrs().real("gamma_offset")));
+  text += define_line("RLX_EPS", literal(real, operands.eps));
+  text += define_line("RLX_GAMMA_OFFSET", literal(real, operands.gamma_offset));
   text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
   text += index_macro("RLX_Y_KEPT", operands.loops.kept, 1);
   const Shape& x = operands.x.shape();
@@ -218,9 +225,6 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands, width);
   const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
   const bool late = items > 0 && plan.groups(rows) > busy_groups(ctx);
-  const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
-  const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
-  const bool has_inv_std = ctx.has_output(inv_std_output);
   const Grid grid = split_grid(plan.groups(rows));
   const auto alignment = [width](const TensorRef& ref) {
     return width > 1 ? width * element_bytes(ref.dtype()) : 0;
@@ -232,22 +236,22 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
       .define("RLX_BY_COLUMN", 0)
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_COLS", integer_text(cols))
-      .define("RLX_CENTER", is_layer_norm(ctx) ? 1 : 0)
+      .define("RLX_CENTER", operands.centred ? 1 : 0)
       .define("RLX_X", std::string(name_of(x.dtype())))
       .define("RLX_Y", std::string(name_of(y.dtype())))
       .define("RLX_GAMMA", dtype_or(operands.gamma, x))
       .define("RLX_BETA", dtype_or(operands.beta, x))
       .define("RLX_HAS_GAMMA", operands.gamma ? 1 : 0)
       .define("RLX_HAS_BETA", operands.beta ? 1 : 0)
-      .define("RLX_HAS_MEAN", has_mean ? 1 : 0)
-      .define("RLX_HAS_INV_STD", has_inv_std ? 1 : 0)
+      .define("RLX_HAS_MEAN", operands.mean ? 1 : 0)
+      .define("RLX_HAS_INV_STD", operands.inv_std ? 1 : 0)
       .define("RLX_WIDTH", width)
       .define("RLX_ITEMS", items)
       .define("RLX_GAMMA_VECTOR", gamma_vector)
       .define("RLX_BETA_VECTOR", beta_vector)
       .define("RLX_AFFINE_EARLY", early && !late ? 1 : 0)
       .define("RLX_AFFINE_LATE", late ? 1 : 0)
-      .generated("rows.inc", rows_text(ctx, operands))
+      .generated("rows.inc", rows_text(operands))
       .grid(grid.x, grid.y, grid.z)
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes, rows * cols * 8)
       .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
@@ -264,30 +268,30 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
     }
     dispatch.write(&NormParams::y, y, alignment(y));
   }
-  if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
-  if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
+  if (operands.mean) dispatch.write(&NormParams::mean, *operands.mean);
+  if (operands.inv_std) dispatch.write(&NormParams::inv_std, *operands.inv_std);
   // Another row's gamma or beta may lie where this one's result would go.
   const bool is_alone = !(operands.gamma && operands.gamma->buffer == x.buffer) &&
                         !(operands.beta && operands.beta->buffer == x.buffer);
   const bool is_alike = x.strides == y.strides && x.dtype() == y.dtype();
-  if (!has_mean && !has_inv_std && is_alike && is_alone) dispatch.allow_in_place(x);
+  if (!operands.gives_statistics() && is_alike && is_alone) dispatch.allow_in_place(x);
   return true;
 }
 
 // The statistics by the moments kernel, the rest as one region.
 bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
-  const bool centred = is_layer_norm(ctx);
+  const bool centred = operands.centred;
   const TensorRef& x = operands.x;
   const DType real = statistics_type(x.dtype());
   TensorType type{.dtype = real, .shape = x.shape()};
   for (const int64_t axis : operands.axes) type.shape[static_cast<size_t>(axis)] = 1;
-  const auto place = [&](size_t output, const char* name) {
-    return ctx.has_output(output) ? ctx.output(output) : ctx.scratch(type, name);
+  const auto place = [&](const std::optional<TensorRef>& wanted, const char* name) {
+    return wanted ? *wanted : ctx.scratch(type, name);
   };
-  const double eps = ctx.attrs().real("eps");
-  MomentsResults results{.inv_std = place(centred ? 2 : 1, "inv_std")};
+  const double eps = operands.eps;
+  MomentsResults results{.inv_std = place(operands.inv_std, "inv_std")};
   if (centred) {
-    results.center = place(1, "mean");
+    results.center = place(operands.mean, "mean");
     results.rest = ctx.scratch(type, "rest");
   }
   const MomentsProblem moments = centred ? variance_problem(x, x.shape(), operands.axes, eps)
@@ -309,7 +313,7 @@ bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
   std::string text = operand(x);
   if (centred) text = minus(minus(text, operand(*results.center)), operand(*results.rest));
   text += " * " + operand(results.inv_std);
-  const double offset = ctx.attrs().real("gamma_offset");
+  const double offset = operands.gamma_offset;
   if (operands.gamma) {
     text += " * (" + operand(*operands.gamma) + " + " + literal(real, offset) + ")";
   } else if (offset != 0) {
@@ -325,7 +329,7 @@ bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
 // ---- the choice ----
 
 std::string parts_refusal(const OfferContext& at, const NormOperands& operands) {
-  if (operands.x.dtype() == DType::f64 && operands.gives_statistics)
+  if (operands.x.dtype() == DType::f64 && operands.gives_statistics())
     return "f64 whose statistics are wanted, which are f32";
   if (has_free_sizes(operands.loops)) return "rows that a run may make too few or too short";
   if (held_pieces(at, operands, 1) > 0) return "rows that fit registers";
@@ -412,7 +416,14 @@ bool lower_norm(LowerContext& ctx) {
                         .loops = loops,
                         .axes = axes,
                         .normalised = normalised,
-                        .gives_statistics = ctx.has_output(1)};
+                        .centred = is_layer_norm(ctx),
+                        .eps = ctx.attrs().real("eps"),
+                        .gamma_offset = ctx.attrs().real("gamma_offset"),
+                        .mean = std::nullopt,
+                        .inv_std = std::nullopt};
+  const size_t inv_std_output = operands.centred ? 2 : 1;
+  if (operands.centred && ctx.has_output(1)) operands.mean = ctx.output(1);
+  if (ctx.has_output(inv_std_output)) operands.inv_std = ctx.output(inv_std_output);
   if (ctx.has_input(1)) operands.gamma = ctx.input(1);
   if (ctx.has_input(2)) operands.beta = ctx.input(2);
   return lower_by_offers(ctx, std::span<const Offer<NormOperands>>(kNormOffers), operands);
@@ -517,6 +528,23 @@ constexpr OpDef kNormOps[] = {
 };
 
 }  // namespace
+
+bool emit_rms_norm(LowerContext& ctx, const RmsNorm& norm) {
+  const Shape& shape = norm.x.shape();
+  const Ints axes = axes_from(shape.size() - 1, shape.size());
+  const NormOperands operands{.x = norm.x,
+                              .y = norm.y,
+                              .gamma = norm.gamma,
+                              .beta = std::nullopt,
+                              .loops = split_rows(shape, norm.x.strides, norm.y.strides, axes),
+                              .axes = axes,
+                              .normalised = {shape.back()},
+                              .eps = norm.eps,
+                              .gamma_offset = norm.gamma_offset,
+                              .mean = std::nullopt,
+                              .inv_std = std::nullopt};
+  return lower_by_offers(ctx, std::span<const Offer<NormOperands>>(kNormOffers), operands);
+}
 
 std::vector<std::string> norm_offer_names() {
   return offer_names(std::span<const Offer<NormOperands>>(kNormOffers));
