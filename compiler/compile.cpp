@@ -17,6 +17,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/lower/share_kernels.h"
+#include "compiler/lower/share_scratch.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/recompute.h"
 #include "compiler/support/check.h"
@@ -192,12 +193,15 @@ std::optional<Program> lower_entry(const TargetBuild& build, const Graph& graph,
                                    const CompileOptions& options, LowerOptions lowering,
                                    Diagnostics& diagnostics, std::vector<StepRegion>& regions) {
   auto program = lower_entry(build.module, graph, lowering, diagnostics, &regions);
-  if (!program || !options.share_kernels) return program;
-  lowering.offers_words = true;
-  std::vector<StepRegion> same_regions;
-  Diagnostics told_already;
-  const auto worded = lower_entry(build.module, graph, lowering, told_already, &same_regions);
-  if (worded) share_kernels(*program, *worded);
+  if (!program) return program;
+  if (options.share_kernels) {
+    lowering.offers_words = true;
+    std::vector<StepRegion> same_regions;
+    Diagnostics told_already;
+    const auto worded = lower_entry(build.module, graph, lowering, told_already, &same_regions);
+    if (worded) share_kernels(*program, *worded);
+  }
+  share_scratch(*program);
   return program;
 }
 

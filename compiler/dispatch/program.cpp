@@ -57,6 +57,15 @@ constexpr int64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount 
 
 }  // namespace
 
+bool are_exclusive(const Step& a, const Step& b) {
+  if (!a.served || !b.served) return false;
+  const auto below = [](const ServedSizes& low, const ServedSizes& high) {
+    return low.most && high.above && *low.most <= *high.above;
+  };
+  return (below(*a.served, *b.served) || below(*b.served, *a.served)) &&
+         to_string(a.served->size) == to_string(b.served->size);
+}
+
 std::strong_ordering KernelReach::operator<=>(const KernelReach& other) const {
   if (position != other.position) return position <=> other.position;
   return to_string(bytes) <=> to_string(other.bytes);

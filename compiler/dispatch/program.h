@@ -265,6 +265,9 @@ struct Step {
   [[nodiscard]] bool runs_at_bound() const { return !served || served->at_bound(); }
 };
 
+// Whether no run has both steps: they serve other sizes.
+bool are_exclusive(const Step& a, const Step& b);
+
 struct Program {
   std::string entry;
   std::vector<GraphRange> ranges = {};  // of the entry's graph

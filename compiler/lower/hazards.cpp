@@ -177,6 +177,43 @@ void add_moving_hazards(const std::vector<Moving>& accesses, Edges& edges) {
   }
 }
 
+// ---- alternates ----
+
+// Steps that no run has both of need not wait for each other: of such an edge the later one waits
+// for what the earlier one waits for, and who waits for the later one waits for both.
+class Alternates {
+ public:
+  Alternates(const Program& program, std::span<const uint32_t> order)
+      : program_(program), order_(order), others_(order.size()) {}
+
+  void untie(Edges& edges) {
+    for (uint32_t position = 0; position < edges.size(); ++position) {
+      std::set<uint32_t> before;
+      for (const uint32_t earlier : edges[position]) wait(position, earlier, edges, before);
+      edges[position].assign(before.begin(), before.end());
+    }
+  }
+
+ private:
+  void wait(uint32_t position, uint32_t earlier, const Edges& edges, std::set<uint32_t>& before) {
+    const Step& step = program_.steps[order_[position]];
+    if (!are_exclusive(step, program_.steps[order_[earlier]])) {
+      before.insert(earlier);
+    } else if (others_[position].insert(earlier).second) {
+      for (const uint32_t before_it : edges[earlier]) wait(position, before_it, edges, before);
+    }
+    for (const uint32_t other : others_[earlier]) {
+      if (!before.contains(other) && !others_[position].contains(other))
+        wait(position, other, edges, before);
+    }
+  }
+
+  const Program& program_;
+  std::span<const uint32_t> order_;
+  // Of each position: earlier ones that whoever waits for it waits for too.
+  std::vector<std::set<uint32_t>> others_;
+};
+
 void sort_unique(std::vector<uint32_t>& numbers) {
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -254,6 +291,7 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
   }
   add_moving_hazards(accesses, edges);
   for (std::vector<uint32_t>& before : edges) sort_unique(before);
+  Alternates(program, order).untie(edges);
   return edges;
 }
 

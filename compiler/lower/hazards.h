@@ -29,10 +29,10 @@ std::vector<BufferPlace> logical_places(const Program& program);
 std::vector<BufferPlace> physical_places(const Program& program,
                                          std::span<const uint64_t> buffer_offsets);
 
-// Edges that order each pair of steps that access a common byte, at least one of them writing:
-// directly or through other edges. `order` maps positions to steps. Accesses of 0 bytes are
-// ignored; one outside its buffer is an internal error.
-// Before a region's first trip its word is read.
+// Edges that order each pair of steps that access a common byte, at least one of them writing, and
+// that a run may have both of: directly or through other edges. `order` maps positions to steps.
+// Accesses of 0 bytes are ignored; one outside its buffer is an internal error. Before a region's
+// first trip its word is read.
 Edges find_hazards(const Program& program, std::span<const uint32_t> order,
                    std::span<const BufferPlace> places, std::span<const StepRegion> regions = {});
 

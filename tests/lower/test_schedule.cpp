@@ -2,6 +2,7 @@
 // Laws of the schedule: dependencies, waves, in-place takeovers and reuse.
 #include "compiler/lower/hazards.h"
 #include "compiler/lower/schedule.h"
+#include "compiler/lower/share_scratch.h"
 #include "tests/lower/test_program.h"
 #include "tests/support/catch.h"
 
@@ -349,6 +350,77 @@ TEST_CASE("a_schedule_is_the_same_each_time") {
   CHECK(one.order == two.order);
   CHECK(one.buffer_offsets == two.buffer_offsets);
   CHECK(one.edges == two.edges);
+}
+
+// An alternate of sizes above `above` and up to `most`; 0: of none.
+ServedSizes served(int64_t above, int64_t most) {
+  const Dim size = Dim::of({.index = 0, .name = "n", .minimum = 1, .maximum = 64});
+  ServedSizes sizes{.size = size};
+  if (above > 0) sizes.above = above;
+  if (most > 0) sizes.most = most;
+  return sizes;
+}
+
+// x -> y by one of three alternates, the second in two steps; y -> z.
+struct AlternatesProgram {
+  TestProgram t;
+  BufferId x = t.io("x", 512), y = t.arena("y", 512), z = t.io("z", 512);
+  BufferId large = t.arena("large", 1024), small = t.arena("small", 2048);
+
+  AlternatesProgram() {
+    t.step("before", {}, {x});
+    t.step("n", {x}, {large}).served = served(32, 0);
+    t.step("n", {large}, {y}).served = served(32, 0);
+    t.step("n", {x}, {y}).served = served(8, 32);
+    t.step("n", {x}, {small}).served = served(0, 8);
+    t.step("n", {small}, {y}).served = served(0, 8);
+    t.step("after", {y}, {z});
+  }
+};
+
+TEST_CASE("alternates do not wait for each other, and who reads their result waits for all") {
+  const AlternatesProgram p;
+  const std::vector<uint32_t> order = {0, 1, 2, 3, 4, 5, 6};
+  Edges edges = find_hazards(p.t.program, order, logical_places(p.t.program));
+  reduce_transitively(edges);
+  CHECK(edges == Edges{{}, {0}, {1}, {0}, {0}, {4}, {2, 3, 5}});
+  const Schedule result = schedule(p.t.program);
+  CHECK(result.wave == Waves{0, 1, 1, 1, 2, 2, 3});
+  CHECK(result.wave_count == 4);
+}
+
+TEST_CASE("an alternate waits for those of the node before that run with it alone") {
+  TestProgram t;
+  const BufferId x = t.io("x", 512), y = t.arena("y", 512), z = t.io("z", 512);
+  t.step("a", {x}, {y}).served = served(16, 0);
+  t.step("a", {x}, {y}).served = served(0, 16);
+  t.step("b", {y}, {z}).served = served(32, 0);
+  t.step("b", {y}, {z}).served = served(0, 32);
+  const Edges edges =
+      find_hazards(t.program, std::vector<uint32_t>{0, 1, 2, 3}, logical_places(t.program));
+  CHECK(edges == Edges{{}, {}, {0}, {0, 1}});
+}
+
+TEST_CASE("alternates of other sizes have one scratch buffer") {
+  AlternatesProgram p;
+  share_scratch(p.t.program);
+  const std::vector<Step>& steps = p.t.program.steps;
+  const BufferId one = steps[1].accesses[1].buffer;
+  CHECK(steps[2].accesses[0].buffer == one);
+  CHECK(steps[4].accesses[1].buffer == one);
+  CHECK(steps[5].accesses[0].buffer == one);
+  CHECK(p.t.program.buffer(one).size_bytes == 2048);
+  CHECK(steps[6].accesses[0].buffer == p.y);
+  CHECK(schedule(p.t.program).arena_bytes == 2048 + 512);
+}
+
+TEST_CASE("what alternates of the same sizes need at once stays apart") {
+  AlternatesProgram p;
+  p.t.program.steps[4].served = served(0, 0);
+  p.t.program.steps[5].served = served(0, 0);
+  share_scratch(p.t.program);
+  CHECK(p.t.program.steps[1].accesses[1].buffer == p.large);
+  CHECK(p.t.program.steps[4].accesses[1].buffer == p.small);
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ TEST_CASE("tables_have_whole_rows_of_different_names_by_rank") {
   check_table(weighted_offers());
   check_table(conv_offers());
   check_table(attention_offers());
-  CHECK(own_product_offers().size() + 1 == product_offers().size());
+  CHECK(own_product_offers().size() + 2 == product_offers().size());
 }
 
 TEST_CASE("a_step_has_the_choice_that_made_it") {
