@@ -315,7 +315,7 @@ class EntryBinder {
     std::optional<std::vector<std::vector<TensorType>>> types;
     const std::optional<Dim> read = free_size_read_by(
         [&] { types = body_input_types(op, graph_, node, context_.diagnostics); });
-    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its bodies", *read);
+    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its body", *read);
     node.outputs.clear();
     if (read || !types) return false;
     const size_t errors_before = context_.diagnostics.error_count();

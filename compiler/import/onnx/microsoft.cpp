@@ -9,8 +9,9 @@
 
 namespace rlx::onnx_import {
 
-void quantize(NodeReader& n, const OnnxOp& row);    // quantize.cpp
-void dequantize(NodeReader& n, const OnnxOp& row);  // quantize.cpp
+void quantize(NodeReader& n, const OnnxOp& row);                // quantize.cpp
+void dequantize(NodeReader& n, const OnnxOp& row);              // quantize.cpp
+void dynamic_quantized_lstm(NodeReader& n, const OnnxOp& row);  // recurrent.cpp
 
 namespace {
 
@@ -126,13 +127,23 @@ void packed_rotary(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string(rank == 3 ? "bsd" : "bhsd")}}));
 }
 
+// An operand whose batch stands behind its first axis, which is one of the matrices.
+ValueId batch_first(NodeReader& n, size_t i, bool is_turned) {
+  const int64_t rank = n.rank(i);
+  if (!is_turned || rank < 3) return n.input(i);
+  Ints order;
+  for (int64_t axis = 1; axis + 1 < rank; ++axis) order.push_back(axis);
+  order.push_back(0);
+  order.push_back(rank - 1);
+  return n.transpose(n.input(i), order);
+}
+
 void fused_matmul(NodeReader& n, const OnnxOp&) {
-  if (n.integer("transBatchA", 0) != 0 || n.integer("transBatchB", 0) != 0)
-    n.refuse("operands whose batch is transposed (transBatchA, transBatchB) are not supported",
-             "put a Transpose before it");
+  const ValueId a = batch_first(n, 0, n.integer("transBatchA", 0) != 0);
+  const ValueId b = batch_first(n, 1, n.integer("transBatchB", 0) != 0);
   const double alpha = n.real("alpha", 1);
   const ValueId y =
-      n.emit("matmul", {n.input(0), n.input(1)},
+      n.emit("matmul", {a, b},
              {{"trans_a", n.integer("transA", 0) != 0}, {"trans_b", n.integer("transB", 0) != 0}});
   n.set_output(0, alpha == 1 ? y : n.emit("affine", {y}, {{"mul", alpha}}));
 }
@@ -209,6 +220,7 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"BiasGelu", gelu_of_sum, "gelu"},
     OnnxOp{"BiasSplitGelu", bias_split_gelu},
     OnnxOp{"DequantizeLinear", dequantize},
+    OnnxOp{"DynamicQuantizeLSTM", dynamic_quantized_lstm},
     OnnxOp{"DynamicQuantizeMatMul", dynamic_quantized_matmul},
     OnnxOp{"EmbedLayerNormalization", embed_norm},
     OnnxOp{"FastGelu", gelu_of_sum, "gelu_tanh"},
@@ -222,10 +234,12 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"MatMulNBits", matmul_nbits},
     OnnxOp{"NhwcConv", nhwc_conv},
     OnnxOp{"NhwcFusedConv", nhwc_conv},
+    OnnxOp{"NhwcMaxPool", nhwc_max_pool},
     OnnxOp{"QGemm", quantized_gemm},
     OnnxOp{"QLinearAdd", quantized_binary, "add"},
     OnnxOp{"QLinearAveragePool", quantized_average_pool, "pool"},
     OnnxOp{"QLinearConcat", quantized_concat},
+    OnnxOp{"QLinearConv", quantized_conv},
     OnnxOp{"QLinearGlobalAveragePool", quantized_average_pool, "global_pool"},
     OnnxOp{"QLinearLeakyRelu", quantized_unary, "leaky_relu"},
     OnnxOp{"QLinearMul", quantized_binary, "mul"},
