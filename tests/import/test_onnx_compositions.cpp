@@ -179,6 +179,18 @@ TEST_CASE("the last block of a row may be shorter, and its zero point the first 
   check_near(y.floats, {30, 40, 50, 60});
 }
 
+TEST_CASE("columns of packed weights may be of blocks in another order") {
+  FusedCase fused("MatMulNBits", {1, 8}, {"x", "codes", "scales", "", "order"});
+  // 0, 1, 2, 3, 3, 2, 1, 0, counted from 2
+  fused.tensor<uint8_t>("codes", kBytes, {1, 2, 1}, {0xe4, 0x1b});
+  fused.tensor<float>("scales", kFloat, {1, 2}, {1, 10});
+  fused.tensor<int32_t>("order", onnx::TensorProto::INT32, {8}, {0, 1, 0, 1, 0, 1, 0, 1});
+  for (const auto& [name, value] :
+       {std::pair("K", 8), std::pair("N", 1), std::pair("bits", 2), std::pair("block_size", 4)})
+    add_integer(*fused.node, name, value);
+  check_near(fused.of(counted({1, 8})).floats, {-10 + 30 + 4 - 6 - 140});
+}
+
 TEST_CASE("a quantised LSTM is one of the weights that its codes mean") {
   const auto result = [](bool is_quantized) {
     FusedCase fused(is_quantized ? "DynamicQuantizeLSTM" : "LSTM", {2, 1, 1}, {"x", "w", "r"});
