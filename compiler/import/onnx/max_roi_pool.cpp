@@ -16,16 +16,16 @@ namespace {
 // that hold its first and last line.
 struct PooledAxis {
   int64_t axis;
-  int64_t size;
+  Dim size;
   int64_t bins;
   int64_t first_column;
 };
 
 // 0, 1 .. count - 1 as `shape`.
-ValueId ramp(NodeReader& n, DType dtype, int64_t count, Shape shape) {
-  Floats values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
-  return n.constant_reals(dtype, std::move(shape), std::move(values));
+ValueId ramp(NodeReader& n, DType dtype, const Dim& count, Shape shape) {
+  const ValueId numbers =
+      n.emit("range", {n.scalar(dtype, 0), std::nullopt, n.scalar(dtype, 1)}, {{"count", count}});
+  return n.reshape(numbers, std::move(shape));
 }
 
 // [boxes, bins, size]: whether a line belongs to a bin. Corners are rounded, halves away from zero;
