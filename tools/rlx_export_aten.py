@@ -251,6 +251,38 @@ def ldexp(s, x, other):
     return s.emit("mul", [s.operand(x, s.out.dtype), power])
 
 
+# After so many divisions with a rest Euclid's algorithm is at its end whatever the numbers: Fibonacci's take longest.
+DIVISIONS = {torch.int64: 92, torch.int32: 46, torch.int16: 23, torch.int8: 12, torch.uint8: 13}
+
+
+def divisor_of(s, x, other):
+    """The greatest common divisor of two whole numbers, and their sizes."""
+    dtype, shape = s.out.dtype, s.out.shape
+    def op(name, *operands, dtype=dtype):
+        return s.emit(name, list(operands), dtype=dtype, shape=shape)
+    zero = s.operand(0, dtype)
+    sizes = [s.expand(s.emit("abs", [s.cast(value, dtype)], dtype=dtype, shape=value.shape), shape) for value in (x, other)]
+    a, b = sizes
+    is_nothing = op("eq", op("max", a, b), zero, dtype=torch.bool)  # of 0 and 0 it is 0
+    a = op("where", is_nothing, s.operand(1, dtype), a)
+    for _ in range(DIVISIONS[dtype]):
+        divisor = op("where", op("eq", b, zero, dtype=torch.bool), a, b)
+        a, b = divisor, op("mod", a, divisor)
+    return op("where", is_nothing, zero, a), sizes
+
+
+@aten("gcd.default")
+def gcd(s, x, other):
+    return divisor_of(s, x, other)[0]
+
+
+@aten("lcm.default")
+def lcm(s, x, other):
+    divisor, (a, b) = divisor_of(s, x, other)
+    whole = s.emit("max", [divisor, s.operand(1, s.out.dtype)])
+    return s.emit("mul", [s.emit("div", [a, whole]), b])
+
+
 @aten("round.decimals")
 def round_to(s, x, decimals):
     if not x.dtype.is_floating_point:

@@ -10,6 +10,7 @@ import struct
 
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.int8: "i8",
           torch.uint8: "u8", torch.int16: "i16", torch.int32: "i32", torch.uint32: "u32", torch.int64: "i64",
@@ -51,7 +52,20 @@ def expression(dim):
     """A dim, an index or a count as a sympy expression."""
     if isinstance(dim, Tensor):
         raise Unsupported(READ_NUMBER)
-    return dim.node.expr if isinstance(dim, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(dim)
+    value = dim.node.expr if isinstance(dim, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(dim)
+    return with_whole_quotients(value)
+
+
+def with_whole_quotients(value):
+    """A quotient that is rounded up or down (math.ceil, math.floor) as one of whole numbers."""
+    def is_rounded(part):
+        return type(part).__name__ in ("CeilToInt", "FloorToInt") and type(part.args[0]).__name__ == "IntTrueDiv" and (
+            part.args[0].args[1].is_Integer and part.args[0].args[1] > 0)
+
+    def whole(part):
+        number, divisor = part.args[0].args
+        return FloorDiv(number + (divisor - 1 if type(part).__name__ == "CeilToInt" else 0), divisor)
+    return value.replace(is_rounded, whole)
 
 
 def without_negative_quotients(value):

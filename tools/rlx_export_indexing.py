@@ -14,6 +14,32 @@ def embedding(s, weight, indices, **_):
     return s.emit("gather", [weight, indices], axis=0)
 
 
+@aten("embedding_renorm.default")
+def embedding_renorm(s, x, indices, max_norm, norm_type):
+    """The table with the rows that the indices name scaled down to this norm."""
+    rows, dtype = x.shape[0], x.dtype
+    line = [rows, 1]
+    def op(name, *operands, shape=line, **attributes):
+        return s.emit(name, [s.operand(value, dtype) for value in operands], dtype=dtype, shape=shape, **attributes)
+    size = op("abs", x, shape=x.shape)
+    last = {"axes": [1], "keep_dims": True}
+    if norm_type == math.inf:
+        norm = op("reduce_max", size, **last)
+    elif norm_type in (1, 2):
+        norm = op(f"reduce_l{int(norm_type)}", x, **last)
+    else:
+        norm = op("powf", op("reduce_sum", op("powf", size, shape=x.shape, exponent=float(norm_type)), **last), exponent=1 / norm_type)
+    count = [math.prod(indices.shape)]
+    named = s.emit("scatter_elements", [s.expand(s.graph.splat(0, torch.int32, [1]), [rows]), s.reshape(indices, count),
+                                        s.expand(s.graph.splat(1, torch.int32, [1]), count)],
+                   dtype=torch.int32, shape=[rows], axis=0, reduction="max")
+    is_named = s.emit("gt", [s.reshape(named, line), s.operand(0, torch.int32)], dtype=torch.bool, shape=line)
+    is_longer = s.emit("gt", [norm, s.operand(float(max_norm), dtype)], dtype=torch.bool, shape=line)
+    is_scaled = s.emit("logical_and", [is_named, is_longer], dtype=torch.bool, shape=line)
+    scale = op("div", float(max_norm), op("add", norm, 1e-7))
+    return s.emit("mul", [x, s.emit("where", [is_scaled, scale, s.operand(1.0, dtype)], dtype=dtype, shape=line)])
+
+
 @aten("index_select.default")
 def index_select(s, x, dim, index):
     return s.emit("gather", [x, index], axis=dim % max(x.rank, 1))
@@ -282,14 +308,19 @@ def histogram(s, x, bins, min, max):
         raise Unsupported(f"a histogram from {min} to {max}")
     flat = s.cast(s.reshape(x, [math.prod(x.shape)]), torch.float32 if s.out.dtype != torch.float64 else torch.float64)
     real = flat.dtype
+    def op(name, *operands, shape=flat.shape, dtype=real, **attributes):
+        return s.emit(name, [s.operand(value, real) for value in operands], dtype=dtype, shape=shape, **attributes)
     if low == high:
-        raise Unsupported("a histogram between the least and the greatest value; give min and max")
-    size = s.operand((high - low) / bins, real)
-    steps = s.emit("div", [s.emit("sub", [flat, s.operand(low, real)], dtype=real, shape=flat.shape), size], dtype=real,
-                   shape=flat.shape)
-    bin_of = s.emit("min", [s.emit("floor", [steps], dtype=real, shape=flat.shape), s.operand(bins - 1, real)], dtype=real,
-                    shape=flat.shape)
-    is_inside = s.emit("le", [flat, s.operand(high, real)], dtype=torch.bool, shape=flat.shape)
+        # From the least value to the greatest, or to one on each side of a value that all are.
+        low, high = (op(name, flat, shape=(), axes=[0], keep_dims=False) for name in ("reduce_min", "reduce_max"))
+        is_one = op("eq", low, high, shape=(), dtype=torch.bool)
+        margin = s.cast(is_one, real)
+        low, high = (op(name, end, margin, shape=()) for name, end in (("sub", low), ("add", high)))
+        size = op("div", op("sub", high, low, shape=()), bins, shape=())
+    else:
+        size = (high - low) / bins
+    bin_of = op("min", op("floor", op("div", op("sub", flat, low), size)), bins - 1)
+    is_inside = op("le", flat, high, dtype=torch.bool)
     bin_of = s.emit("where", [is_inside, bin_of, s.operand(-1, real)], dtype=real, shape=flat.shape)
     return counted(s, bin_of, bins)
 

@@ -4,13 +4,24 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "compiler/support/checked.h"
+#include "schema/kernel_params.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
 std::string size_word_define(uint32_t word) {
   return "RLX_WORD_" + std::to_string(word);
+}
+
+size_t pointers_of_sizes(const Shape& shape) {
+  constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
+  std::set<uint32_t> symbols;
+  for (const Dim& size : shape)
+    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
+  return ceil_div(symbols.size(), kWordsOfPointer);
 }
 
 Dim SizeWords::word(const Dim& size) {

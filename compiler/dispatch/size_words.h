@@ -10,6 +10,7 @@
 #include "compiler/dispatch/builder.h"
 #include "compiler/support/check.h"
 #include "compiler/support/dim.h"
+#include "compiler/support/shape.h"
 
 namespace rlx {
 
@@ -44,6 +45,10 @@ class SizeWords {
  private:
   std::vector<int64_t> values_;
 };
+
+// Sizes that a run gives stand in the places of pointers: how many of these a region of values of
+// this shape cannot bind.
+size_t pointers_of_sizes(const Shape& shape);
 
 // The elements from the first to the last that a dim of `count`, each `stride` on, adds.
 Dim reach_of(const Dim& count, const Dim& stride);

@@ -313,9 +313,14 @@ class EntryBinder {
     if (op.bodies.empty()) return true;
     node.outputs.resize(source.outputs.size());  // as many as it has, for the checks of arity
     std::optional<std::vector<std::vector<TensorType>>> types;
-    const std::optional<Dim> read = free_size_read_by(
-        [&] { types = body_input_types(op, graph_, node, context_.diagnostics); });
-    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its bodies", *read);
+    // What is wrong with the largest value of a free size only follows from that.
+    Diagnostics told;
+    const std::optional<Dim> read =
+        free_size_read_by([&] { types = body_input_types(op, graph_, node, told); });
+    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its body", *read);
+    for (const Diagnostic& fault : told.all()) {
+      if (!read) context_.diagnostics.add(fault);
+    }
     node.outputs.clear();
     if (read || !types) return false;
     const size_t errors_before = context_.diagnostics.error_count();

@@ -181,9 +181,10 @@ class GraphReader {
         return item.value_as_BoolValue()->value();
       case fb::AttributeValue::StringValue:
         return item.value_as_StringValue()->value()->str();
-      case fb::AttributeValue::IntsValue:
-        return Ints(item.value_as_IntsValue()->value()->begin(),
-                    item.value_as_IntsValue()->value()->end());
+      case fb::AttributeValue::IntsValue: {
+        const std::vector<int64_t> numbers = numbers_of(*item.value_as_IntsValue()->value());
+        return Ints(numbers.begin(), numbers.end());
+      }
       case fb::AttributeValue::FloatsValue:
         return numbers_of(*item.value_as_FloatsValue()->value());
       case fb::AttributeValue::StringsValue:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/dispatch/size_words.h"
 #include "compiler/lower/lower_node.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/op_def.h"
@@ -11,7 +12,6 @@
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
 #include "schema/kernel_params.h"
-#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -189,14 +189,9 @@ void choose_strides(LoweringState& state, const Node& node, size_t axis) {
   if (by_kernels && copied_bytes(turned) <= scattered) state.store_as(output, whole.strides);
 }
 
-// What a region of this shape may bind, that may count indices outside: sizes that a run gives
-// stand in the places of pointers.
+// What a region of this shape may bind, that may count indices outside.
 size_t most_buffers(const Shape& shape) {
-  constexpr size_t kWordsOfPointer = sizeof(rlx_ptr) / sizeof(uint32_t);
-  std::set<uint32_t> symbols;
-  for (const Dim& size : shape)
-    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
-  return RLX_REGION_BUFFERS - 1 - ceil_div(symbols.size(), kWordsOfPointer);
+  return RLX_REGION_BUFFERS - 1 - pointers_of_sizes(shape);
 }
 
 // The buffers that an elementwise node binds, of a concat that is left apart each part.

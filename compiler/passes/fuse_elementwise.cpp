@@ -2,8 +2,8 @@
 // Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape
 // joins its reader, and so does one that computes a single element.
 #include <algorithm>
-#include <set>
 
+#include "compiler/dispatch/size_words.h"
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
@@ -11,7 +11,6 @@
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 #include "schema/kernel_params.h"
-#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -104,13 +103,9 @@ NodeId insert_joined(Graph& graph, Node joined, const std::vector<ValueId>& repl
 }
 
 size_t most_buffers(const Shape& shape, const std::vector<RegionStep>& steps) {
-  constexpr size_t kWordsOfPointer = sizeof(uint64_t) / sizeof(uint32_t);
-  std::set<uint32_t> symbols;
-  for (const Dim& size : shape)
-    for_each_symbol(size, [&symbols](const FreeSymbol& symbol) { symbols.insert(symbol.index); });
   const bool counts = std::any_of(steps.begin(), steps.end(),
                                   [](const RegionStep& step) { return reads_index(step.op); });
-  return RLX_REGION_BUFFERS - (counts ? 1 : 0) - ceil_div(symbols.size(), kWordsOfPointer);
+  return RLX_REGION_BUFFERS - (counts ? 1 : 0) - pointers_of_sizes(shape);
 }
 
 namespace {

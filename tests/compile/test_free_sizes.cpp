@@ -128,6 +128,17 @@ TEST_CASE("chains_of_many_inputs_leave_room_for_a_free_size") {
   check_compiles(inputs, nodes, sum);
 }
 
+TEST_CASE("parts_that_are_joined_by_one_copy_leave_room_for_free_sizes") {
+  std::string inputs;
+  std::string names;
+  for (int i = 0; i < 31; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    inputs += (i > 0 ? ", " : "") + input(name, R"(["n", 3, 4])");
+    names += (i > 0 ? ", \"" : "\"") + name + "\"";
+  }
+  check_compiles(inputs, node("concat", names, "y", R"({"axis": 2})"), "y");
+}
+
 TEST_CASE("a kernel of the compiler's fills as much as a symbol says") {
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
     INFO(device->info().id);

@@ -585,6 +585,32 @@ class Statistics(nn.Module):
                 less[:, :1].nanmedian(0).values, torch.cov(x), x[0].cov(correction=0), torch.corrcoef(x.T), torch.corrcoef(y[0]))
 
 
+class Divisors(nn.Module):
+    def forward(self, a, b):  # [5, 4], [4]; the third of the largest numbers takes most divisions
+        large = torch.tensor([0, 2**62, 7540113804746346429, -5, 0])
+        other = torch.tensor([0, 3 * 2**40, 4660046610375530309, 0, 7])
+        small = [torch.gcd(x.to(dtype), y.to(dtype)) for x, y in ((a, b), (b, a)) for dtype in (torch.int32, torch.int16, torch.int8)]
+        return (torch.gcd(a, b), torch.gcd(b, a), torch.lcm(a, b), torch.gcd(large, other), torch.lcm(a, 0 * b), *small)
+
+
+class Renormed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.bags = nn.Embedding(6, 4, max_norm=1.0), nn.EmbeddingBag(6, 4, max_norm=0.5, norm_type=1)
+
+    def forward(self, ids, weight):  # [2, 3] below 6, [6, 4]
+        table = weight * 2
+        rows = torch.nn.functional.embedding(ids, table, max_norm=0.7, norm_type=3.0)
+        return (self.table(ids), self.bags(ids), rows, table, torch.nn.functional.embedding(ids, 3 * weight, max_norm=0.5, norm_type=math.inf),
+                torch.histc(weight, 5), torch.histc(0 * weight + 3, 4))
+
+
+class RoundedUp(nn.Module):
+    def forward(self, x):  # [2, length]
+        padded = torch.nn.functional.pad(x, (0, 4 * math.ceil(x.shape[1] / 4) - x.shape[1]))
+        return padded.reshape(x.shape[0], -1, 4).sum(-1), x[:, :math.ceil(x.shape[1] / 2)]
+
+
 class Draws(nn.Module):
     def forward(self, x):  # [2, 3]
         return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x,

@@ -122,6 +122,21 @@ TEST_CASE("dims of an entry go before those of all entries") {
   CHECK(input_shape(module, 1) == Shape{5, 2});
 }
 
+TEST_CASE("a scan whose steps a run counts is refused for that alone") {
+  const std::string text = R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 16}],
+    "inputs": [{"name": "h", "dtype": "f32", "shape": [2]}, {"name": "xs", "dtype": "f32", "shape": ["n", 2]}],
+    "nodes": [{"op": "scan", "inputs": ["h", "xs"], "outputs": ["last"], "attributes": {"num_carry": 1, "length": "n"},
+               "bodies": {"body": {"inputs": ["c", "x"], "outputs": ["next"], "nodes": [
+                 {"op": "add", "inputs": ["c", "x"], "outputs": ["next"]}]}}}],
+    "outputs": ["last"]})";
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.json", text);
+  Diagnostics diagnostics;
+  CHECK_FALSE(load_module(path, {.free_dims = {{"n", {1, 16, 1}}}}, diagnostics).has_value());
+  check_only_error(diagnostics, DiagCode::FreeSize,
+                   "the size n is free, and its body needs a number");
+}
+
 TEST_CASE("an input in blocks has a last dim of whole blocks at every size") {
   const std::string text = R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 640}],
     "inputs": [{"name": "x", "dtype": "q8_0", "shape": [2, "n"]}],

@@ -184,6 +184,31 @@ TEST_CASE(
   CHECK(got[3].integers == std::vector<int64_t>{2});
 }
 
+TEST_CASE("a SequenceMap puts its graph for each element") {
+  onnx::ModelProto model = model_with_input({"2", "3"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "SplitToSequence", {"x"}, {"rows"});
+  add_node(graph, "SequenceConstruct", {"x", "x", "x"}, {"three"});
+  onnx::NodeProto& node = add_node(graph, "SequenceMap", {"rows", "x"}, {"sums"});
+  node.add_output("turned");
+  onnx::GraphProto& body = add_graph(node, "body");
+  for (const char* name : {"row", "all"}) body.add_input()->set_name(name);
+  add_node(body, "Add", {"row", "all"}, {"sum"});
+  add_node(body, "Neg", {"row"}, {"negative"});
+  for (const char* name : {"sum", "negative"}) body.add_output()->set_name(name);
+  for (const auto& [list, y] : {std::pair("sums", "y"), std::pair("turned", "z")}) {
+    add_integer(add_node(graph, "ConcatFromSequence", {list}, {y}), "axis", 0);
+    graph.add_output()->set_name(y);
+  }
+  Tensor x = reals({1, 2, 3, 4, 5, 6});
+  x.type.shape = {2, 3};
+  const auto got = evaluated(read_good(model), {x});
+  CHECK(got[0].floats == std::vector<double>{2, 4, 6, 5, 7, 9, 5, 7, 9, 8, 10, 12});
+  CHECK(got[1].floats == std::vector<double>{-1, -2, -3, -4, -5, -6});
+  node.set_input(1, "three");
+  check_error(read_bad(model), DiagCode::UnsupportedOp, "input 1 has 3 elements, the first 2");
+}
+
 TEST_CASE("a sequence where a tensor is wanted, and a place outside it, are refused") {
   const auto with = [](const std::string& op, const std::vector<std::string>& inputs) {
     onnx::ModelProto model = model_with_input({"2"});

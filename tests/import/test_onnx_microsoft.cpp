@@ -139,15 +139,13 @@ TEST_CASE("products of com.microsoft take turned operands, a factor and packed w
   CHECK(ops_of(turned) == "matmul");
   CHECK(attribute_in<bool>(fused_node(turned, "matmul"), "trans_a"));
   CHECK(attribute_in<bool>(fused_node(turned, "matmul"), "trans_b"));
-  CHECK(refusal_of(fused_model("FusedMatMul", {{{2, 8, 4}}, {{2, 4, 8}}}, {{"transBatchA", 1}}))
-            .find("transBatchA") != std::string::npos);
   const SourceGraph whole = read_good(packed_model(64, 4, 6 * 2 * 16, false));
   CHECK(whole.entries.front().outputs.size() == 1);
   CHECK(attribute_in<bool>(fused_node(whole, "matmul"), "trans_b"));
   read_good(packed_model(80, 4, 6 * 3 * 16, true));
   read_good(packed_model(80, 8, 6 * 3 * 32, true));
   CHECK(refusal_of(packed_model(64, 4, 6 * 2 * 15, false)).find("wanted u8") != std::string::npos);
-  CHECK(refusal_of(packed_model(64, 3, 6 * 2 * 12, false)).find("wanted 4 or 8") !=
+  CHECK(refusal_of(packed_model(64, 3, 6 * 2 * 12, false)).find("wanted 2, 4 or 8") !=
         std::string::npos);
 }
 
@@ -175,6 +173,9 @@ TEST_CASE(
   wrong.push_back({{1, 3}});
   CHECK(refusal_of(fused_model("MultiHeadAttention", wrong, {{"num_heads", 2}}))
             .find("wanted counts of keys") != std::string::npos);
+  CHECK(refusal_of(
+            fused_model("MultiHeadAttention", apart, {{"num_heads", 2}, {"unidirectional", 1}}))
+            .find("no past says where they stand") != std::string::npos);
   CHECK(refusal_of(fused_model("MultiHeadAttention", apart, {{"num_heads", 3}}))
             .find("does not fall into 3 heads") != std::string::npos);
 }
@@ -215,6 +216,15 @@ TEST_CASE("a grouped attention of com.microsoft appends behind each sequence's o
   windowed.emplace_back("local_window_size", 3);
   const SourceGraph window = read_good(fused_model("GroupQueryAttention", grouped(4, 4), windowed));
   CHECK(attribute_in<int64_t>(fused_node(window, "attention"), "window_left") == 2);
+  // Sinks beside the keys: given, or of score 0.
+  std::vector<FusedInput> with_sinks = grouped(4, 4);
+  with_sinks.insert(with_sinks.end(), {{}, {}, {{4}}});
+  std::vector<std::pair<std::string, int64_t>> smooth = kGroupedHeads;
+  smooth.emplace_back("smooth_softmax", 1);
+  CHECK_FALSE(reads(prompt, 7));
+  for (const auto& model : {fused_model("GroupQueryAttention", with_sinks, kGroupedHeads),
+                            fused_model("GroupQueryAttention", grouped(4, 4), smooth)})
+    CHECK(reads(fused_node(read_good(model), "attention"), 7));
   std::vector<FusedInput> unknown = grouped(1, 5);
   unknown[6] = {{1}};
   CHECK(refusal_of(fused_model("GroupQueryAttention", unknown, kGroupedHeads))

@@ -41,6 +41,32 @@ void end_without_memory() {
   ::_exit(static_cast<int>(ExitCode::Resources));
 }
 
+// What the program is called on standard error, for end_at_lost_mapping.
+const char* program_name = "";
+
+// Files are mapped; one that is shortened meanwhile, or whose disk fails, has no bytes to give, and
+// no place in the program could go on without them. Other SIGBUS are mistakes.
+void end_at_lost_mapping(int signal, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {
+    std::signal(signal, SIG_DFL);
+    return;  // the instruction is tried again
+  }
+  static constexpr std::string_view kMessage =
+      ": error: a file was shortened while it was read, or its disk fails; run again when it is "
+      "whole\n";
+  static_cast<void>(!::write(STDERR_FILENO, program_name, std::strlen(program_name)));
+  static_cast<void>(!::write(STDERR_FILENO, kMessage.data(), kMessage.size()));
+  ::_exit(static_cast<int>(ExitCode::InputRefused));
+}
+
+void catch_lost_mappings(const char* name) {
+  program_name = name;
+  struct sigaction action = {};
+  action.sa_sigaction = end_at_lost_mapping;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
 // Gives each closed standard stream a descriptor that can be neither read nor written: what the
 // program prints fails as it should, and does not land in the next file that it opens.
 void occupy_closed_streams() {
@@ -112,6 +138,7 @@ int run_program(const char* name, int argc, char** argv, int (*body)(int, char**
   occupy_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  catch_lost_mappings(name);
   std::set_new_handler(note_out_of_memory);
   end_by_mistake = std::set_terminate(end_without_memory);
   const int code = run_body(name, argc, argv, body);

@@ -28,6 +28,7 @@ inline constexpr int kJsonSchemaVersion = 1;
 //  - Resources where memory ran out, at any point, or where it says Ok and not all that it printed
 //    could be written;
 //  - Internal where it ended by another exception.
+// A file that is shortened while it is mapped ends the process with InputRefused.
 // Files that the program opens never take the places of closed standard streams, and a reader that
 // goes away, or a limit on the size of files, is an error of the write and ends no process.
 int run_program(const char* name, int argc, char** argv, int (*body)(int, char**)) noexcept;

@@ -284,14 +284,11 @@ class LoopImport {
     if (reader_.type(id).dtype != DType::i64 || element_count(reader_.type(id).shape) != 1)
       reader_.refuse("the trip count is " + to_string(reader_.type(id)) + ", wanted one i64");
     if (known == nullptr) return std::nullopt;
-    if (known->integers.front() < 0)
-      reader_.refuse("the trip count is " + std::to_string(known->integers.front()) +
-                     ", wanted 0 or more");
     if (known->integers.front() > kMostTrips) {
       trips_.reset();
       if (known->integers.front() < kNoBound) too_many_trips_ = known->integers.front();
     }
-    return trips_ ? std::optional(known->integers.front()) : std::nullopt;
+    return trips_ ? std::optional(std::max<int64_t>(known->integers.front(), 0)) : std::nullopt;
   }
 
   ValueId number(int64_t value) { return reader_.constant_ints(DType::i64, {}, {value}); }
@@ -568,8 +565,40 @@ void import_flex_attention(NodeReader& reader, const ControlFlow& control) {
 
 }  // namespace
 
+namespace {
+
+// The graph for each element of the first sequence: of further inputs it is given the elements of
+// sequences and the tensors themselves.
+void import_sequence_map(NodeReader& reader, const ControlFlow& control) {
+  const onnx::GraphProto& graph = graph_of(reader, "body");
+  check_counts(reader, graph, reader.input_count(), 1);
+  Builder& builder = reader.builder();
+  const size_t count = reader.sequence(0).size();
+  std::vector<Builder::Sequence> results(static_cast<size_t>(graph.output_size()));
+  for (size_t element = 0; element < count; ++element) {
+    Values given;
+    for (size_t i = 0; i < reader.input_count(); ++i) {
+      const ValueId id = reader.any_input(i);
+      const Builder::Sequence* const sequence = builder.sequence(id);
+      if (sequence != nullptr && sequence->size() != count)
+        reader.refuse("input " + std::to_string(i) + " has " + std::to_string(sequence->size()) +
+                      " elements, the first " + std::to_string(count));
+      given.push_back(sequence != nullptr ? (*sequence)[element] : id);
+    }
+    const Values made = control.put(graph, given);
+    for (size_t i = 0; i < results.size(); ++i) results[i].push_back(made[i]);
+  }
+  Values sequences;
+  for (Builder::Sequence& result : results)
+    sequences.push_back(builder.add_sequence(std::move(result)));
+  set_outputs(reader, sequences);
+}
+
+}  // namespace
+
 void import_with_graphs(NodeReader& reader, const ControlFlow& control) {
   if (reader.op() == "If") return import_if(reader, control);
+  if (reader.op() == "SequenceMap") return import_sequence_map(reader, control);
   if (reader.op() == "Scan") return import_scan(reader, control);
   if (reader.op() == "FlexAttention") return import_flex_attention(reader, control);
   LoopImport(reader, control).import();

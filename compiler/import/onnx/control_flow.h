@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes with graphs. If, Loop and Scan: what is known when the model is imported is put in place (a
-// branch, the trips of a loop), what is not becomes a node with bodies. FlexAttention: its graphs
-// are put between its products.
+// branch, the trips of a loop), what is not becomes a node with bodies. SequenceMap: its graph is
+// put for each element. FlexAttention: its graphs are put between its products.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ struct ControlFlow {
 inline constexpr std::string_view kPreview = "ai.onnx.preview";
 
 inline bool has_graphs(std::string_view domain, std::string_view op) {
-  return domain.empty() ? op == "If" || op == "Loop" || op == "Scan"
+  return domain.empty() ? op == "If" || op == "Loop" || op == "Scan" || op == "SequenceMap"
                         : domain == kPreview && op == "FlexAttention";
 }
 

@@ -124,6 +124,34 @@ void match_sizes(NodeReader& n, Operand& a, const Operand& b) {
   a.value = n.emit("expand", {a.value}, {{"shape", Ints(wanted.begin(), wanted.end())}});
 }
 
+// Of integers, for which there is no dot_general: a sum over products of elements, which are no
+// value in memory, in a type that wraps as narrower ones do.
+ValueId sum_of_products(NodeReader& n, const Operand& a, const Operand& b, const Labels& result,
+                        const Labels& summed) {
+  const DType dtype = n.type(a.value).dtype;
+  const DType computed = dtype == DType::i64 || dtype == DType::u32 ? DType::i64 : DType::i32;
+  Labels all = result;
+  all.insert(all.end(), summed.begin(), summed.end());
+  const auto spread = [&](const Operand& operand) {
+    Ints perm;
+    Shape shape;
+    for (const int label : all) {
+      const bool has_label = contains(operand.labels, label);
+      if (has_label) perm.push_back(position(operand.labels, label));
+      shape.push_back(
+          has_label
+              ? n.type(operand.value).shape[static_cast<size_t>(position(operand.labels, label))]
+              : Dim(1));
+    }
+    return n.reshape(n.transpose(n.cast(operand.value, computed), perm), shape);
+  };
+  ValueId sum = n.emit("mul", {spread(a), spread(b)});
+  Ints axes;
+  for (size_t i = result.size(); i < all.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (!axes.empty()) sum = n.emit("reduce_sum", {sum}, {{"axes", axes}});
+  return n.cast(sum, dtype);
+}
+
 // The product of two operands; letters outside `kept` are summed.
 Operand multiply(NodeReader& n, Operand a, Operand b, const std::set<int>& kept) {
   std::set<int> kept_a = kept;
@@ -139,6 +167,7 @@ Operand multiply(NodeReader& n, Operand a, Operand b, const std::set<int>& kept)
   Ints contracted_a;
   Ints contracted_b;
   Labels result;
+  Labels summed;
   Labels free;
   for (const int label : a.labels) {
     if (!contains(b.labels, label)) {
@@ -148,12 +177,14 @@ Operand multiply(NodeReader& n, Operand a, Operand b, const std::set<int>& kept)
     const bool is_batch = kept.contains(label);
     (is_batch ? batch_a : contracted_a).push_back(position(a.labels, label));
     (is_batch ? batch_b : contracted_b).push_back(position(b.labels, label));
-    if (is_batch) result.push_back(label);
+    (is_batch ? result : summed).push_back(label);
   }
   for (const int label : b.labels) {
     if (!contains(a.labels, label)) free.push_back(label);
   }
   result.insert(result.end(), free.begin(), free.end());
+  if (is_integer(n.type(a.value).dtype))
+    return {.value = sum_of_products(n, a, b, result, summed), .labels = std::move(result)};
   return {.value = n.emit("dot_general", {a.value, b.value},
                           {{"lhs_contracting", contracted_a},
                            {"rhs_contracting", contracted_b},

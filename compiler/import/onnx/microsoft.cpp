@@ -9,8 +9,9 @@
 
 namespace rlx::onnx_import {
 
-void quantize(NodeReader& n, const OnnxOp& row);    // quantize.cpp
-void dequantize(NodeReader& n, const OnnxOp& row);  // quantize.cpp
+void quantize(NodeReader& n, const OnnxOp& row);                // quantize.cpp
+void dequantize(NodeReader& n, const OnnxOp& row);              // quantize.cpp
+void dynamic_quantized_lstm(NodeReader& n, const OnnxOp& row);  // recurrent.cpp
 
 namespace {
 
@@ -126,13 +127,23 @@ void packed_rotary(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string(rank == 3 ? "bsd" : "bhsd")}}));
 }
 
+// An operand whose batch stands behind its first axis, which is one of the matrices.
+ValueId batch_first(NodeReader& n, size_t i, bool is_turned) {
+  const int64_t rank = n.rank(i);
+  if (!is_turned || rank < 3) return n.input(i);
+  Ints order;
+  for (int64_t axis = 1; axis + 1 < rank; ++axis) order.push_back(axis);
+  order.push_back(0);
+  order.push_back(rank - 1);
+  return n.transpose(n.input(i), order);
+}
+
 void fused_matmul(NodeReader& n, const OnnxOp&) {
-  if (n.integer("transBatchA", 0) != 0 || n.integer("transBatchB", 0) != 0)
-    n.refuse("operands whose batch is transposed (transBatchA, transBatchB) are not supported",
-             "put a Transpose before it");
+  const ValueId a = batch_first(n, 0, n.integer("transBatchA", 0) != 0);
+  const ValueId b = batch_first(n, 1, n.integer("transBatchB", 0) != 0);
   const double alpha = n.real("alpha", 1);
   const ValueId y =
-      n.emit("matmul", {n.input(0), n.input(1)},
+      n.emit("matmul", {a, b},
              {{"trans_a", n.integer("transA", 0) != 0}, {"trans_b", n.integer("transB", 0) != 0}});
   n.set_output(0, alpha == 1 ? y : n.emit("affine", {y}, {{"mul", alpha}}));
 }
@@ -141,15 +152,31 @@ void fused_matmul(NodeReader& n, const OnnxOp&) {
 
 enum PackedInput : size_t { kRows, kCodes, kScales, kZeros, kOrder, kBias };
 
-// Bytes [N, M] or [N, blocks, M] as the numbers in them along the last axis: low nibbles first.
+// Bytes [N, M] or [N, blocks, M] as the numbers in them along the last axis: low bits first.
 ValueId unpacked(NodeReader& n, ValueId bytes, int64_t bits) {
   if (bits == 8) return bytes;
-  const ValueId low = n.emit("bitwise_and", {bytes, n.scalar(DType::u8, 15)});
-  const ValueId high = n.emit("shift_right", {bytes, n.scalar(DType::u8, 4)});
+  const auto mask = static_cast<double>((1 << bits) - 1);
+  Inputs parts;
+  for (int64_t at = 0; at < 8; at += bits) {
+    ValueId part = bytes;
+    if (at != 0) part = n.emit("shift_right", {part, n.scalar(DType::u8, static_cast<double>(at))});
+    if (at + bits < 8) part = n.emit("bitwise_and", {part, n.scalar(DType::u8, mask)});
+    parts.emplace_back(part);
+  }
   Shape shape = n.type(bytes).shape;
   const auto last = static_cast<int64_t>(shape.size());
-  shape.back() = shape.back() * 2;
-  return n.reshape(n.emit("stack", {low, high}, {{"axis", last}}), shape);
+  shape.back() = shape.back() * static_cast<int64_t>(parts.size());
+  return n.reshape(n.emit("stack", std::move(parts), {{"axis", last}}), shape);
+}
+
+// Numbers of blocks [N, blocks, 1] as what multiplies or shifts codes: those, or, where columns are
+// of blocks in another order (g_idx), a number for each column [N, K].
+ValueId of_columns(NodeReader& n, ValueId blocks, int64_t columns) {
+  if (!n.has_input(kOrder)) return blocks;
+  const Shape shape = n.type(blocks).shape;
+  const ValueId order = n.emit("narrow", {n.input(kOrder)},
+                               {{"axis", int64_t{0}}, {"start", int64_t{0}}, {"len", columns}});
+  return n.emit("gather", {n.reshape(blocks, {shape[0], shape[1]}), order}, {{"axis", int64_t{1}}});
 }
 
 // What the numbers of each block are counted from, as [N, blocks, 1].
@@ -174,9 +201,8 @@ void matmul_nbits(NodeReader& n, const OnnxOp&) {
   const int64_t bits = n.integer("bits", 4);
   const int64_t block = n.required_integer("block_size");
   n.integer("accuracy_level", 0);  // how exactly it may be computed at least
-  if (bits != 4 && bits != 8)
-    n.refuse("weights of " + std::to_string(bits) + " bits are not supported, wanted 4 or 8");
-  if (n.has_input(kOrder)) n.refuse("columns in another order (g_idx) are not supported");
+  if (bits != 2 && bits != 4 && bits != 8)
+    n.refuse("weights of " + std::to_string(bits) + " bits are not supported, wanted 2, 4 or 8");
   if (rows < 1 || columns < 1 || block < 1)
     n.refuse("N, K and block_size are " + std::to_string(rows) + ", " + std::to_string(columns) +
              " and " + std::to_string(block) + ", wanted 1 or more");
@@ -189,15 +215,19 @@ void matmul_nbits(NodeReader& n, const OnnxOp&) {
              to_string(n.type(n.input(kScales))) + ", wanted u8" + to_string(wanted) + " and " +
              std::to_string(rows * count) + " floats");
   ValueId w = n.cast(unpacked(n, n.reshape(n.input(kCodes), wanted), bits), dtype);
+  const auto whole_rows = [&] {
+    w = n.reshape(w, {rows, count * block});
+    if (count * block != columns)
+      w = n.emit("narrow", {w}, {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", columns}});
+  };
+  if (n.has_input(kOrder)) whole_rows();
   if (n.has_input(kZeros)) {
-    w = n.emit("sub", {w, block_zeros(n, wanted, bits, dtype)});
+    w = n.emit("sub", {w, of_columns(n, block_zeros(n, wanted, bits, dtype), columns)});
   } else {
-    w = n.emit("affine", {w}, {{"add", bits == 4 ? -8.0 : -128.0}});
+    w = n.emit("affine", {w}, {{"add", -static_cast<double>(1 << (bits - 1))}});
   }
-  w = n.emit("mul", {w, n.reshape(n.input(kScales), {rows, count, 1})});
-  w = n.reshape(w, {rows, count * block});
-  if (count * block != columns)
-    w = n.emit("narrow", {w}, {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", columns}});
+  w = n.emit("mul", {w, of_columns(n, n.reshape(n.input(kScales), {rows, count, 1}), columns)});
+  if (!n.has_input(kOrder)) whole_rows();
   const ValueId a = n.input(kRows);
   ValueId y = n.emit("matmul", {a, n.cast(w, n.type(a).dtype)}, {{"trans_b", true}});
   if (n.has_input(kBias)) y = n.emit("add", {y, n.input(kBias)});
@@ -209,6 +239,7 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"BiasGelu", gelu_of_sum, "gelu"},
     OnnxOp{"BiasSplitGelu", bias_split_gelu},
     OnnxOp{"DequantizeLinear", dequantize},
+    OnnxOp{"DynamicQuantizeLSTM", dynamic_quantized_lstm},
     OnnxOp{"DynamicQuantizeMatMul", dynamic_quantized_matmul},
     OnnxOp{"EmbedLayerNormalization", embed_norm},
     OnnxOp{"FastGelu", gelu_of_sum, "gelu_tanh"},
@@ -222,10 +253,12 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"MatMulNBits", matmul_nbits},
     OnnxOp{"NhwcConv", nhwc_conv},
     OnnxOp{"NhwcFusedConv", nhwc_conv},
+    OnnxOp{"NhwcMaxPool", nhwc_max_pool},
     OnnxOp{"QGemm", quantized_gemm},
     OnnxOp{"QLinearAdd", quantized_binary, "add"},
     OnnxOp{"QLinearAveragePool", quantized_average_pool, "pool"},
     OnnxOp{"QLinearConcat", quantized_concat},
+    OnnxOp{"QLinearConv", quantized_conv},
     OnnxOp{"QLinearGlobalAveragePool", quantized_average_pool, "global_pool"},
     OnnxOp{"QLinearLeakyRelu", quantized_unary, "leaky_relu"},
     OnnxOp{"QLinearMul", quantized_binary, "mul"},

@@ -22,6 +22,7 @@ struct FusedHeads {
   std::optional<ValueId> mask;
   std::optional<ValueId> bias;
   std::optional<ValueId> kv_len;
+  std::optional<ValueId> sinks;
   bool is_causal = false;
 };
 
@@ -58,8 +59,9 @@ Attributes attributes_of(NodeReader& n, const FusedHeads& o) {
 // With the past before them, keys end where queries end.
 void set_attention(NodeReader& n, const FusedHeads& o, Attributes attributes) {
   attributes.emplace("causal", o.is_causal);
-  n.set_output(
-      0, n.emit("attention", {o.q, o.k, o.v, o.mask, o.bias, o.kv_len}, std::move(attributes)));
+  Inputs inputs = {o.q, o.k, o.v, o.mask, o.bias, o.kv_len};
+  if (o.sinks) inputs.insert(inputs.end(), {std::nullopt, o.sinks});
+  n.set_output(0, n.emit("attention", std::move(inputs), std::move(attributes)));
 }
 
 // Counts of keys, or what holds where keys count: [batch], [batch, keys] or, for each query, one
@@ -214,6 +216,12 @@ void multi_head_attention(NodeReader& n, const OnnxOp&) {
   take_mask(n, MultiHeadInput::kPadding, o, n.type(o.k).shape[o.kv_outermost ? 2 : 1]);
   take_bias(n, MultiHeadInput::kScoreBias, o);
   o.is_causal = n.integer("unidirectional", 0) != 0;
+  const Dim keys = n.type(o.k).shape[o.kv_outermost ? 2 : 1];
+  if (o.is_causal && !n.has_input(MultiHeadInput::kPastKey) && keys != n.type(o.q).shape[1])
+    n.refuse_shapes("it is unidirectional with " + to_string(n.type(o.q).shape[1]) +
+                        " queries and " + to_string(keys) +
+                        " keys, and no past says where they stand",
+                    "give the mask as attention_bias");
   set_attention(n, o, attributes_of(n, o));
 }
 
@@ -310,13 +318,19 @@ void read_grouped(NodeReader& n, FusedHeads& o) {
 }
 
 void group_query_attention(NodeReader& n, const OnnxOp&) {
-  if (n.integer("smooth_softmax", 0) == 1 || n.has_input(GroupInput::kSinks) || n.wants_output(3))
-    n.refuse("smooth_softmax, head_sink and the output qk are not supported");
+  if (n.wants_output(3)) n.refuse("the output qk is not supported");
   for (const char* name : {"qk_output", "k_quant_type", "v_quant_type", "kv_cache_bit_width"}) {
     if (n.has(name)) n.refuse(std::string(name) + " is not supported");
   }
   FusedHeads o;
   read_grouped(n, o);
+  // A smooth softmax has one key more, of score 0.
+  const bool is_smooth = n.integer("smooth_softmax", 0) == 1;
+  if (n.has_input(GroupInput::kSinks)) {
+    o.sinks = n.cast(n.input(GroupInput::kSinks), DType::f32);
+  } else if (is_smooth) {
+    o.sinks = n.constant_reals(DType::f32, {o.heads}, Floats(static_cast<size_t>(o.heads), 0));
+  }
   const Dim tokens = n.shape(GroupInput::kQuery)[1];
   const int64_t total =
       n.known_int(GroupInput::kTotal, "the number of keys (total_sequence_length)");

@@ -16,15 +16,20 @@ namespace rlx::onnx_import {
 std::optional<ValueId> as_scalar(NodeReader& n, size_t i);  // quantize.cpp
 // a * b of integers, exact in i32, without their zero points.
 ValueId integer_product(NodeReader& n, ValueId a, ValueId b, std::optional<ValueId> za,
-                        std::optional<ValueId> zb);  // quantize.cpp
+                        std::optional<ValueId> zb);   // quantize.cpp
+void qlinear_conv(NodeReader& n, const OnnxOp& row);  // quantize.cpp
+void max_pool(NodeReader& n, const OnnxOp& row);      // vision.cpp
 
 namespace {
 
 // ---- quantised tensors: input x, its scale behind it, its zero point behind that ----
 
-ValueId reals_of(NodeReader& n, size_t x) {
+// `axis`: of which each index may have a scale and zero point of its own.
+ValueId reals_of(NodeReader& n, size_t x, std::optional<int64_t> axis = {}) {
+  Attributes attributes = {{"to", std::string("f32")}};
+  if (axis && n.rank(x + 1) == 1 && n.shape(x + 1)[0] != 1) attributes.emplace("axis", *axis);
   return n.emit("dequantize", {n.input(x), as_scalar(n, x + 1), as_scalar(n, x + 2)},
-                {{"to", std::string("f32")}});
+                std::move(attributes));
 }
 
 // The result, quantised by the scale and the zero point at these inputs to the type of `like`.
@@ -46,6 +51,14 @@ ValueId channels_last(NodeReader& n, ValueId x) {
   std::iota(order.begin(), order.end(), 0);
   if (order.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   return n.transpose(x, order);
+}
+
+// What `translate` makes of the node with channels first, with channels last.
+void with_channels_last(NodeReader& n, const OnnxOp& row,
+                        void (*translate)(NodeReader&, const OnnxOp&)) {
+  n.replace_input(0, channels_first(n, n.input(0)));
+  translate(n, row);
+  n.set_output(0, channels_last(n, n.outputs().front().value()));
 }
 
 // ---- activations behind a product ----
@@ -123,20 +136,37 @@ void quantized_concat(NodeReader& n, const OnnxOp&) {
                 2);
 }
 
-void quantized_average_pool(NodeReader& n, const OnnxOp& row) {
-  const bool is_last = n.integer("channels_last", 0) != 0;
-  ValueId x = reals_of(n, 0);
-  if (is_last && row.target != "global_pool")
-    n.refuse("channels_last is not supported here", "convert the model with channels first");
-  if (is_last) x = channels_first(n, x);
+namespace {
+
+void average_pool_of_quantized(NodeReader& n, const OnnxOp& row) {
   Attributes attributes = {{"kind", std::string("mean")}};
   if (row.target == "pool") {
     attributes.merge(attributes_of(read_windows(n, n.required_integers("kernel_shape"))));
     attributes.emplace("ceil_mode", n.integer("ceil_mode", 0) != 0);
     attributes.emplace("count_include_pad", n.integer("count_include_pad", 0) != 0);
   }
-  const ValueId y = n.emit(row.target, {x}, std::move(attributes));
-  set_quantized(n, is_last ? channels_last(n, y) : y, 3, 0);
+  set_quantized(n, n.emit(row.target, {reals_of(n, 0)}, std::move(attributes)), 3, 0);
+}
+
+// As the attribute channels_last says.
+void in_either_layout(NodeReader& n, const OnnxOp& row,
+                      void (*translate)(NodeReader&, const OnnxOp&)) {
+  if (n.integer("channels_last", 0) != 0) return with_channels_last(n, row, translate);
+  translate(n, row);
+}
+
+}  // namespace
+
+void quantized_average_pool(NodeReader& n, const OnnxOp& row) {
+  in_either_layout(n, row, average_pool_of_quantized);
+}
+
+void quantized_conv(NodeReader& n, const OnnxOp& row) {
+  in_either_layout(n, row, qlinear_conv);
+}
+
+void nhwc_max_pool(NodeReader& n, const OnnxOp& row) {
+  with_channels_last(n, row, max_pool);
 }
 
 void quantized_mean(NodeReader& n, const OnnxOp&) {
@@ -152,10 +182,8 @@ void quantized_where(NodeReader& n, const OnnxOp&) {
 // The bias is of the product's scale; without a scale of the result it is a float.
 void quantized_gemm(NodeReader& n, const OnnxOp&) {
   enum : size_t { kA, kScaleA, kZeroA, kB, kScaleB, kZeroB, kBias, kScaleY };
-  const bool per_column = n.rank(kScaleB) == 1 && n.shape(kScaleB)[0] > 1;
-  if (per_column) n.refuse("scales for each column of B are not supported");
   const ValueId a = reals_of(n, kA);
-  const ValueId b = reals_of(n, kB);
+  const ValueId b = reals_of(n, kB, n.integer("transB", 0) != 0 ? 0 : 1);
   ValueId y = gemm_of(n, a, b);
   if (n.has_input(kBias)) {
     ValueId scale = n.emit("mul", {*as_scalar(n, kScaleA), *as_scalar(n, kScaleB)});
@@ -208,24 +236,12 @@ void fused_conv(NodeReader& n, const OnnxOp&) {
   n.set_output(0, activated(n, y, n.text("activation", ""), n.reals("activation_params", {})));
 }
 
-// x [N, spatial, C], w [Co, kernel, C / groups].
-void nhwc_conv(NodeReader& n, const OnnxOp&) {
-  const ValueId w = channels_first(n, n.input(1));
-  const Ints kernel = spatial(n.type(w).shape);
-  const size_t rank = kernel.size();
-  if (n.text("auto_pad", "NOTSET") != "NOTSET")
-    n.refuse("auto_pad is not supported with channels last", "give pads");
-  if (n.integers("kernel_shape", kernel) != kernel)
-    n.refuse("kernel_shape is not that of W " + to_string(n.shape(1)));
-  Attributes attributes = {{"stride", n.integers("strides", Ints(rank, 1))},
-                           {"dilation", n.integers("dilations", Ints(rank, 1))},
-                           {"pads", n.integers("pads", Ints(2 * rank, 0))},
-                           {"groups", n.integer("group", 1)}};
-  ValueId y =
-      channels_last(n, n.emit("conv", {channels_first(n, n.input(0)), w, n.optional_input(2)},
-                              std::move(attributes)));
-  if (n.has_input(3)) y = n.emit("add", {y, n.input(3)});
-  n.set_output(0, activated(n, y, n.text("activation", ""), n.reals("activation_params", {})));
+// x and z [N, spatial, C], w [Co, kernel, C / groups].
+void nhwc_conv(NodeReader& n, const OnnxOp& row) {
+  for (const size_t i : {1, 3}) {
+    if (n.has_input(i)) n.replace_input(i, channels_first(n, n.input(i)));
+  }
+  with_channels_last(n, row, fused_conv);
 }
 
 void fused_gemm(NodeReader& n, const OnnxOp&) {
@@ -300,8 +316,10 @@ void gather_blocks(NodeReader& n, const OnnxOp&) {
     return n.emit("gather", {n.input(i), n.input(kRows)}, {{"axis", int64_t{0}}});
   };
   // u8 holds two numbers of four bits, the low one first; int4 and uint4 were unpacked when read.
+  const bool is_packed =
+      n.dtype(kCodes) == DType::u8 && bits == 4 && n.builder().stand_in(n.input(kCodes)) == nullptr;
   const auto numbers = [&](ValueId bytes, const Dim& length) {
-    if (n.type(bytes).shape.back() == length) return bytes;
+    if (!is_packed) return bytes;
     const ValueId low = n.emit("bitwise_and", {bytes, n.scalar(DType::u8, 15)});
     const ValueId high = n.emit("shift_right", {bytes, n.scalar(DType::u8, 4)});
     Shape shape = n.type(bytes).shape;
@@ -312,13 +330,16 @@ void gather_blocks(NodeReader& n, const OnnxOp&) {
                   {{"axis", last - 1}, {"start", int64_t{0}}, {"len", int64_t{length}}});
   };
   const Dim blocks = n.shape(kScales).back();
-  const bool is_packed =
-      n.dtype(kCodes) == DType::u8 && bits == 4 && n.shape(kCodes).back() * 2 <= blocks * block;
   const Dim length = is_packed ? n.shape(kCodes).back() * 2 : n.shape(kCodes).back();
-  if (length != blocks * block)
+  if (block < 1 || blocks != ceil_div(length, block))
     n.refuse_shapes("rows of " + to_string(length) + " numbers have " + to_string(blocks) +
                     " blocks of " + std::to_string(block));
   ValueId w = n.cast(numbers(rows(kCodes), length), dtype);
+  // The last block may be shorter.
+  const auto last = static_cast<int64_t>(n.type(w).shape.size()) - 1;
+  Ints pads(2 * static_cast<size_t>(last + 1), 0);
+  pads.back() = blocks * block - length;
+  if (pads.back() != 0) w = n.emit("pad", {w}, {{"pads", pads}});
   Shape shape = n.type(w).shape;
   const Shape whole = shape;
   shape.back() = blocks;
@@ -332,7 +353,10 @@ void gather_blocks(NodeReader& n, const OnnxOp&) {
     w = n.emit("affine", {w}, {{"add", bits == 4 ? -8.0 : -128.0}});
   }
   w = n.emit("mul", {w, n.reshape(rows(kScales), column)});
-  n.set_output(0, n.reshape(w, whole));
+  w = n.reshape(w, whole);
+  if (pads.back() != 0)
+    w = n.emit("narrow", {w}, {{"axis", last}, {"start", int64_t{0}}, {"len", length}});
+  n.set_output(0, w);
 }
 
 }  // namespace rlx::onnx_import

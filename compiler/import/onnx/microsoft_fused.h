@@ -12,6 +12,8 @@ void quantized_unary(NodeReader& n, const OnnxOp& row);
 void quantized_softmax(NodeReader& n, const OnnxOp& row);
 void quantized_concat(NodeReader& n, const OnnxOp& row);
 void quantized_average_pool(NodeReader& n, const OnnxOp& row);
+void quantized_conv(NodeReader& n, const OnnxOp& row);
+void nhwc_max_pool(NodeReader& n, const OnnxOp& row);
 void quantized_mean(NodeReader& n, const OnnxOp& row);
 void quantized_where(NodeReader& n, const OnnxOp& row);
 void quantized_gemm(NodeReader& n, const OnnxOp& row);

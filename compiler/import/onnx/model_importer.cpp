@@ -26,11 +26,6 @@ constexpr int kMaxCallDepth = 32;  // of functions and branches inside each othe
 using Opsets = std::map<std::string, int64_t>;  // by domain
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 
-// "ai.onnx" is the default domain's other name.
-std::string domain_of(const std::string& domain) {
-  return domain == "ai.onnx" ? "" : domain;
-}
-
 std::string named_domain(const std::string& domain) {
   return domain_of(domain).empty() ? "the default domain" : "domain " + in_quotes(domain);
 }
@@ -109,13 +104,16 @@ class ModelImporter {
     diagnostics_->error(code, place(""), message, std::move(hint));
   }
 
-  // Overloads of one name are refused too: nothing says here which of them a node calls.
   void list_functions() {
     for (const onnx::FunctionProto& function : model_->functions()) {
-      const auto key = std::pair(domain_of(function.domain()), function.name());
-      if (!functions_.emplace(key, &function).second)
-        error(DiagCode::DuplicateName, "function " + in_quotes(function.name()) + " of " +
-                                           named_domain(key.first) + " is defined twice");
+      const FunctionName name = FunctionName::of(function);
+      const std::string what =
+          "function " + in_quotes(name.name) + " of " + named_domain(name.domain);
+      if (!functions_.emplace(name, &function).second)
+        error(DiagCode::DuplicateName, what + " is defined twice");
+      auto defaults = defaults_of(function);
+      if (!defaults) error(DiagCode::Syntax, what + " has a default of an attribute that is none");
+      if (defaults) defaults_.emplace(&function, std::move(*defaults));
     }
   }
 
@@ -192,8 +190,7 @@ class ModelImporter {
       const onnx::NodeProto& node = nodes.Get(i);
       const std::string domain = domain_of(node.domain());
       if (find_function(node) != nullptr) {
-        const auto key = std::pair(domain, node.op_type());
-        if (listed_functions_.insert(key).second) {
+        if (listed_functions_.insert(FunctionName::called_by(node)).second) {
           const onnx::FunctionProto& function = *find_function(node);
           list_gaps(function.node(), opsets_of(function.opset_import()), depth + 1,
                     path + "function " + in_quotes(node.op_type()) + " ");
@@ -241,7 +238,7 @@ class ModelImporter {
   }
 
   [[nodiscard]] const onnx::FunctionProto* find_function(const onnx::NodeProto& node) const {
-    const auto found = functions_.find(std::pair(domain_of(node.domain()), node.op_type()));
+    const auto found = functions_.find(FunctionName::called_by(node));
     return found == functions_.end() ? nullptr : found->second;
   }
 
@@ -585,14 +582,15 @@ class ModelImporter {
     Scope inner = enter(scope, node);
     inner.outer = nullptr;
     inner.opsets = opsets_of(function.opset_import());
+    const std::vector<onnx::AttributeProto>& defaults = defaults_.at(&function);
     for (const auto& [name, value] : attributes) {
-      bool is_known = false;
-      for (const std::string& parameter : function.attribute())
-        is_known = is_known || parameter == name;
+      const bool is_known = std::ranges::count(function.attribute(), name) > 0 ||
+                            std::ranges::count(defaults, name, &onnx::AttributeProto::name) > 0;
       if (!is_known)
         throw Refusal{.code = DiagCode::UnknownAttribute,
                       .message = "attribute " + in_quotes(name) + " is none of the function's"};
     }
+    for (const onnx::AttributeProto& given : defaults) attributes.emplace(given.name(), &given);
     inner.is_in_function = true;
     inner.call = std::move(attributes);
     if (inputs.size() > static_cast<size_t>(function.input_size()))
@@ -771,7 +769,8 @@ class ModelImporter {
   TensorDecoder tensors_;
   ModelContext context_;
   Functions functions_;
-  std::set<std::pair<std::string, std::string>> listed_functions_;
+  std::map<const onnx::FunctionProto*, std::vector<onnx::AttributeProto>> defaults_;
+  std::set<FunctionName> listed_functions_;
   std::set<std::string> symbols_;
   std::vector<Builder::Output> counts_;  // of loops and lists whose results are padded
   std::set<std::string> used_max_counts_;

@@ -317,14 +317,29 @@ bool padded_to_size(NodeReader& n) {
   return true;
 }
 
+// With a value that the run gives: it stands where ones padded with zeros are zeros.
+void padded_with_given(NodeReader& n, Attributes attributes) {
+  if (element_count(n.shape(2)) != 1)
+    n.refuse_shapes("the value is " + to_string(n.type(n.input(2))) + ", wanted one element");
+  const ValueId ones = n.emit("fill", {},
+                              {{"shape", Ints(n.shape(0).begin(), n.shape(0).end())},
+                               {"value", 1.0},
+                               {"dtype", std::string("bool")}});
+  const ValueId is_inside = n.emit("pad", {ones}, attributes);
+  const ValueId padded = n.emit("pad", {n.input(0)}, std::move(attributes));
+  n.set_output(0, n.emit("where", {is_inside, padded, n.reshape(n.input(2), {})}));
+}
+
 // Pads as attributes, since opset 11 as inputs.
 void pad(NodeReader& n, const OnnxOp&) {
   if (n.opset() >= 11 && n.text("mode", "constant") == "constant" && padded_to_size(n)) return;
   Attributes attributes = {{"mode", n.text("mode", "constant")}};
   if (n.opset() >= 11) {
     attributes.emplace("pads", n.known_ints(1, "the pads"));
-    if (n.has_input(2)) attributes.emplace("value", n.known_real(2, "the value"));
     if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
+    if (n.has_input(2) && n.builder().known(n.input(2)) == nullptr)
+      return padded_with_given(n, std::move(attributes));
+    if (n.has_input(2)) attributes.emplace("value", n.known_real(2, "the value"));
   } else {
     attributes.emplace("pads", n.required_integers("pads"));
     attributes.emplace("value", n.real("value", 0));

@@ -89,8 +89,7 @@ NodeCounts::NodeCounts(const Functions& functions, const onnx::GraphProto& graph
 }
 
 const onnx::FunctionProto* NodeCounts::find(const onnx::NodeProto& node) const {
-  const std::string domain = node.domain() == "ai.onnx" ? "" : node.domain();
-  const auto found = functions_.find({domain, node.op_type()});
+  const auto found = functions_.find(FunctionName::called_by(node));
   return found == functions_.end() ? nullptr : found->second;
 }
 

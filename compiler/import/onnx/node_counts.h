@@ -11,15 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "compiler/import/onnx/functions.h"
 
 namespace rlx::onnx_import {
 
 // A loop of more trips is a node with a body.
 constexpr int64_t kMostTripsInPlace = 4096;
-
-// Functions of a model by domain and name; the default domain is "".
-using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
 
 // Counted from the inside out, each function once, so that a few lines that stand for 2^40 nodes
 // take no longer than others. A function that calls itself counts as nothing where it does.

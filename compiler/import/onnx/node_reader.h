@@ -47,6 +47,8 @@ class NodeReader {
   // A tensor.
   ValueId input(size_t i) const;
   [[nodiscard]] std::optional<ValueId> optional_input(size_t i) const;
+  // What is read as this input from here on.
+  void replace_input(size_t i, ValueId id) { inputs_.at(i) = id; }
   // A tensor or a sequence.
   [[nodiscard]] ValueId any_input(size_t i) const;
   [[nodiscard]] const Builder::Sequence& sequence(size_t i) const;

@@ -8,7 +8,8 @@
 
 namespace rlx::onnx_import {
 
-void einsum(NodeReader& n, const OnnxOp& row);  // einsum.cpp
+void einsum(NodeReader& n, const OnnxOp& row);       // einsum.cpp
+void determinant(NodeReader& n, const OnnxOp& row);  // determinant.cpp
 
 namespace {
 
@@ -88,6 +89,7 @@ void gemm(NodeReader& n, const OnnxOp&) {
 constexpr std::array kProductsRows = {
     OnnxOp{"MatMul", matmul},
     OnnxOp{"Gemm", gemm},
+    OnnxOp{"Det", determinant},
     OnnxOp{"Einsum", einsum},
 };
 

@@ -15,6 +15,7 @@ namespace rlx::onnx_import {
 std::optional<ValueId> as_scalar(NodeReader& n, size_t i);
 void quantize(NodeReader& n, const OnnxOp& row);
 void dequantize(NodeReader& n, const OnnxOp& row);
+void qlinear_conv(NodeReader& n, const OnnxOp& row);
 // (a - za)(b - zb), exact in i32. za: one, or one for each row of a; zb: one, or one for each
 // column of b.
 ValueId integer_product(NodeReader& n, ValueId a, ValueId b, std::optional<ValueId> za,
@@ -158,6 +159,8 @@ Ints window_of(NodeReader& n, size_t i) {
   return n.rank(i) < 2 ? Ints() : Ints(n.shape(i).begin() + 2, n.shape(i).end());
 }
 
+}  // namespace
+
 void qlinear_conv(NodeReader& n, const OnnxOp&) {
   Attributes attributes = requantize(n);
   attributes.merge(attributes_of(read_windows(n, window_of(n, 3))));
@@ -165,6 +168,8 @@ void qlinear_conv(NodeReader& n, const OnnxOp&) {
   n.set_output(
       0, n.emit("qconv2d", {n.input(0), n.input(3), n.optional_input(8)}, std::move(attributes)));
 }
+
+namespace {
 
 // x - zero point, exact in i16; x itself where there is none.
 ValueId centred(NodeReader& n, size_t x, size_t zero_point, Shape shape) {

@@ -7,6 +7,9 @@
 #include "compiler/import/onnx/op_table.h"
 
 namespace rlx::onnx_import {
+
+void dynamic_quantized_lstm(NodeReader& n, const OnnxOp& row);
+
 namespace {
 
 constexpr int64_t kMostSteps = 512;
@@ -477,6 +480,34 @@ void lstm(NodeReader& n, const OnnxOp&) {
   }
   run.finish();
 }
+
+}  // namespace
+
+// W [D, I, 4H] and R [D, H, 4H] of 8 bits, which have a scale and a zero point for each direction,
+// or for each column too. onnxruntime rounds x and h to 8 bits at each step as well; here they stay
+// as they are.
+void dynamic_quantized_lstm(NodeReader& n, const OnnxOp& row) {
+  enum : size_t { kW = 1, kR = 2, kScaleW = 8, kZeroW, kScaleR, kZeroR };
+  const auto reals = [&](size_t matrix, size_t scale) {
+    if (n.rank(matrix) != 3)
+      n.refuse_shapes("input " + std::to_string(matrix) + " is " + to_string(n.shape(matrix)) +
+                      ", wanted rank 3");
+    const auto line = [&](size_t i) {
+      const bool has_columns = n.rank(i) == 2;
+      return n.reshape(n.cast(n.input(i), DType::f32),
+                       {n.shape(matrix)[0], 1, has_columns ? n.shape(i)[1] : Dim(1)});
+    };
+    ValueId w = n.cast(n.input(matrix), DType::f32);
+    if (n.has_input(scale + 1)) w = n.emit("sub", {w, line(scale + 1)});
+    w = n.emit("mul", {w, line(scale)});
+    n.replace_input(matrix, n.transpose(w, {0, 2, 1}));
+  };
+  reals(kW, kScaleW);
+  reals(kR, kScaleR);
+  lstm(n, row);
+}
+
+namespace {
 
 constexpr std::array kRecurrentRows = {
     OnnxOp{"RNN", rnn},

@@ -10,6 +10,17 @@
 namespace rlx::onnx_import {
 namespace {
 
+// What there is for floats alone: sums of sizes and squares are exact, roots and logarithms are
+// those of f64, cut.
+void reduce_integers(NodeReader& n, ValueId& x, std::string& op) {
+  if (op == "reduce_l1" || op == "reduce_sum_square") {
+    x = op == "reduce_l1" ? n.emit("abs", {x}) : n.emit("mul", {x, x});
+    op = "reduce_sum";
+  } else if (op == "reduce_l2" || op == "reduce_log_sum" || op == "reduce_log_sum_exp") {
+    x = n.cast(x, DType::f64);
+  }
+}
+
 // Axes became an input with opset 13 (ReduceSum) or 18 (all others). No axes at all mean every
 // axis, unless noop_with_empty_axes says none.
 void reduce(NodeReader& n, const OnnxOp& row) {
@@ -24,9 +35,15 @@ void reduce(NodeReader& n, const OnnxOp& row) {
   Attributes attributes = {{"keep_dims", n.integer("keepdims", 1) != 0}};
   if (!axes.empty() || keeps_all) attributes.emplace("axes", axes);
   ValueId x = n.input(0);
+  const DType dtype = n.dtype(0);
   std::string op(row.target);
-  if (n.dtype(0) == DType::bool_) op = op == "reduce_max" ? "reduce_any" : "reduce_all";
-  n.set_output(0, n.emit(op, {x}, std::move(attributes)));
+  if (dtype == DType::bool_) {
+    if (op != "reduce_max" && op != "reduce_min")
+      n.refuse("x is of bool, wanted numbers", "cast it first");
+    op = op == "reduce_max" ? "reduce_any" : "reduce_all";
+  }
+  if (is_integer(dtype)) reduce_integers(n, x, op);
+  n.set_output(0, n.cast(n.emit(op, {x}, std::move(attributes)), dtype));
 }
 
 void arg_reduce(NodeReader& n, const OnnxOp& row) {

@@ -9,10 +9,12 @@
 
 namespace rlx::onnx_import {
 
-void resize(NodeReader& n, const OnnxOp& row);       // resize.cpp
-void upsample(NodeReader& n, const OnnxOp& row);     // resize.cpp
-void grid_sample(NodeReader& n, const OnnxOp& row);  // resize.cpp
-void affine_grid(NodeReader& n, const OnnxOp& row);  // affine_grid.cpp
+void max_pool(NodeReader& n, const OnnxOp& row);
+void resize(NodeReader& n, const OnnxOp& row);        // resize.cpp
+void upsample(NodeReader& n, const OnnxOp& row);      // resize.cpp
+void grid_sample(NodeReader& n, const OnnxOp& row);   // resize.cpp
+void affine_grid(NodeReader& n, const OnnxOp& row);   // affine_grid.cpp
+void max_roi_pool(NodeReader& n, const OnnxOp& row);  // max_roi_pool.cpp
 
 namespace {
 
@@ -119,6 +121,8 @@ ValueId whole_indices(NodeReader& n, ValueId plane_indices, bool by_columns) {
   return n.emit("add", {places, n.constant_ints(DType::i64, shape, std::move(starts))});
 }
 
+}  // namespace
+
 void max_pool(NodeReader& n, const OnnxOp&) {
   Attributes attributes = attributes_of(read_windows(n, n.required_integers("kernel_shape")));
   attributes.emplace("kind", std::string("max"));
@@ -133,6 +137,8 @@ void max_pool(NodeReader& n, const OnnxOp&) {
   n.set_output(0, results[0]);
   n.set_output(1, whole_indices(n, results[1], by_columns));
 }
+
+namespace {
 
 void average_pool(NodeReader& n, const OnnxOp&) {
   Attributes attributes = attributes_of(read_windows(n, n.required_integers("kernel_shape")));
@@ -257,6 +263,7 @@ constexpr std::array kVisionRows = {
     OnnxOp{"MaxUnpool", max_unpool},
     OnnxOp{"Col2Im", col2im},
     OnnxOp{"RoiAlign", roi_align},
+    OnnxOp{"MaxRoiPool", max_roi_pool},
     OnnxOp{"DeformConv", deform_conv},
     OnnxOp{"Resize", resize},
     OnnxOp{"Upsample", upsample},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat and stack (ops.md 6). Parts that were placed in the output by the lowering driver cost
 // nothing; the others are copied in.
+#include "compiler/dispatch/size_words.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
@@ -107,6 +108,7 @@ bool lower_concat(LowerContext& ctx) {
   }
   const TensorRef y = ctx.output(0);
   JoinedCopy copy{.from = {.axis = axis, .parts = {}}, .to = y, .why = {}};
+  const size_t most = kMostJoinedCopies - pointers_of_sizes(y.shape());
   Dim start = 0;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     const TensorRef x = ctx.input(i);
@@ -121,7 +123,7 @@ bool lower_concat(LowerContext& ctx) {
     // own.
     const bool alone = x.shape()[axis].is_free() || element_count(x.shape()) == 0 ||
                        turns_elements(x, slot) || (x.dense() && slot.dense());
-    if (alone || copy.from.parts.size() == kMostJoinedCopies) emit_copy(ctx, copy);
+    if (alone || copy.from.parts.size() >= most) emit_copy(ctx, copy);
     const std::string why = ctx.state().place_refusal(*ctx.node().inputs[i]);
     if (alone) {
       ctx.copy(x, slot, why);
