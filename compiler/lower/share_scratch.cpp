@@ -63,12 +63,15 @@ void share_scratch(Program& program) {
   for (auto& [node, scratch] : scratch_of_alternates(program)) {
     for (const Scratch& group : shared(std::move(scratch))) {
       if (group.buffers.size() < 2) continue;
-      Buffer& one = program.buffers.at(index_of(group.buffers.front()));
+      // A number: each of the sizes is known of those of its own alternate alone.
+      int64_t bytes = 0;
       for (const BufferId id : group.buffers) {
-        one.size_bytes = max(one.size_bytes, program.buffer(id).size_bytes);
+        bytes = std::max(bytes, program.buffer(id).size_bytes.bound());
         one_for[id] = group.buffers.front();
       }
-      one.type = {.dtype = DType::u8, .shape = {one.size_bytes}};
+      Buffer& one = program.buffers.at(index_of(group.buffers.front()));
+      one.size_bytes = bytes;
+      one.type = {.dtype = DType::u8, .shape = {bytes}};
     }
   }
   const auto rename = [&one_for](Step& step) {

@@ -77,6 +77,9 @@ StepEdges reduced_edges(const fb::Entry& entry, uint32_t step_count) {
         own.push_back(before);
       }
     }
+    // Each once: behind many skipped steps the same ones are met again and again.
+    std::ranges::sort(own);
+    own.erase(std::ranges::unique(own).begin(), own.end());
     all.push_back(std::move(own));
   }
   return reduce(all);

@@ -46,6 +46,19 @@ class EntrySketch {
   flatbuffers::FlatBufferBuilder builder_;
 };
 
+// `nodes` of `alternates` each, which wait for all of the node before; one of a node runs.
+Edges alternates(uint32_t nodes, uint32_t alternates, std::vector<uint32_t>& skipped) {
+  Edges edges;
+  for (uint32_t s = 0; s < nodes * alternates; ++s) {
+    std::vector<uint32_t>& before = edges.emplace_back();
+    const uint32_t node = s / alternates;
+    for (uint32_t i = 0; node > 0 && i < alternates; ++i)
+      before.push_back((node - 1) * alternates + i);
+    if (s % alternates != node % alternates) skipped.push_back(s);
+  }
+  return edges;
+}
+
 // Every pair (step, what it runs after).
 std::vector<std::vector<bool>> closure(const Edges& edges) {
   std::vector<std::vector<bool>> after(edges.size(), std::vector<bool>(edges.size()));
@@ -59,6 +72,18 @@ std::vector<std::vector<bool>> closure(const Edges& edges) {
 }
 
 }  // namespace
+
+TEST_CASE("a chain of nodes with many alternates stays a chain") {
+  constexpr uint32_t kNodes = 100;
+  constexpr uint32_t kAlternates = 8;
+  std::vector<uint32_t> skipped;
+  const Edges edges = alternates(kNodes, kAlternates, skipped);
+  const Edges chain = EntrySketch(edges, 0, skipped).reduced(kNodes * kAlternates);
+  for (uint32_t node = 1; node < kNodes; ++node) {
+    const uint32_t before = (node - 1) * kAlternates + (node - 1) % kAlternates;
+    CHECK(chain[node * kAlternates + node % kAlternates] == std::vector<uint32_t>{before});
+  }
+}
 
 TEST_CASE("implied_edges_are_left_out") {
   const EntrySketch chain({{}, {0}, {0, 1}, {0, 1, 2}, {0, 3}});
