@@ -32,7 +32,7 @@ FAMILIES = {
     "rows": ["lowering"],
     "sequences": ["lowering"],
     "indexing": ["lowering"],
-    "product": ["lowering"],
+    "product": ["lowering", "rows"],
     "attention": ["lowering", "indexing"],
     "weighted": ["lowering", "product"],
     "vision": ["lowering", "product"],
