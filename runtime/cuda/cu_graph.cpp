@@ -78,8 +78,8 @@ StepEdges reduced_edges(const fb::Entry& entry, uint32_t step_count) {
       }
     }
     // Each once: behind many skipped steps the same ones are met again and again.
-    std::ranges::sort(own);
-    own.erase(std::ranges::unique(own).begin(), own.end());
+    std::sort(own.begin(), own.end());
+    own.erase(std::unique(own.begin(), own.end()), own.end());
     all.push_back(std::move(own));
   }
   return reduce(all);

@@ -130,8 +130,8 @@ std::vector<int64_t> few_sizes(const Dim& size) {
   constexpr int64_t kMost = 48;
   std::vector<int64_t> sizes;
   if (!visit_values(size, kMost, [&sizes](int64_t value) { sizes.push_back(value); })) return {};
-  std::ranges::sort(sizes, std::greater());
-  sizes.erase(std::ranges::unique(sizes).begin(), sizes.end());
+  std::sort(sizes.begin(), sizes.end(), std::greater());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   while (!sizes.empty() && sizes.back() < 1) sizes.pop_back();
   const auto are_close = [](int64_t larger, int64_t size) { return larger - size < kLeastTile; };
   return std::ranges::adjacent_find(sizes, are_close) == sizes.end() ? sizes
@@ -141,8 +141,7 @@ std::vector<int64_t> few_sizes(const Dim& size) {
 }  // namespace
 
 std::vector<int64_t> form_sizes(const Dim& size) {
-  const std::vector<int64_t> few = few_sizes(size);
-  if (!few.empty()) return few;
+  if (std::vector<int64_t> few = few_sizes(size); !few.empty()) return few;
   const int64_t least = std::max(kLeastTile, size.range().least);
   std::vector<int64_t> sizes = {size.bound()};
   const auto most = narrow<int64_t>(std::bit_floor(narrow<uint64_t>(size.bound())));
