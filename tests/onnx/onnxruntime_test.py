@@ -123,6 +123,13 @@ def check_microsoft(folder, options):
              ("GroupQueryAttention", [[1, 1, 128], None, None, [1, *cache[1:]], [1, *cache[1:]], np.array([4], np.int32),
                                       np.array(5, np.int32), table, table],
               [("y", [1, 1, 64]), ("k", [1, 2, 5, 16]), ("v", [1, 2, 5, 16])], grouped | {"rotary_interleaved": 1}),
+             ("Trilu", [[2, 3, 4], np.array(-1)], [("y", [2, 3, 4])], {"upper": 0}),
+             ("Pad", [[2, 3], np.array([0, 2, 1, 2]), np.array([0.5], np.float32)], [("y", [3, 7])], {}),
+             ("Pad", [[2, 3], np.array([0, 2, 0, -1])], [("y", [2, 4])], {"mode": "edge"}),
+             ("Range", [np.array(1, np.float32), np.array(3, np.float32)], [("y", [2])], {}),
+             *[("GridSample", [[1, 2, 4, 5], [1, 3, 2, 2]], [("y", [1, 2, 3, 2])], {"mode": mode, "padding_mode": padding})
+               for mode, padding in (("bilinear", "zeros"), ("bicubic", "reflection"), ("nearest", "border"))],
+             ("Inverse", [[2, 5, 5]], [("y", [2, 5, 5])], {}),
              ("GroupQueryAttention", [[2, 3, 64], keys, keys, None, None, np.array([2, 2], np.int32), np.array(3, np.int32)], y,
               {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2, "softcap": 2.0})]
     for op, inputs, outputs, attributes in cases:

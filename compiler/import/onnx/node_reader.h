@@ -3,6 +3,7 @@
 // known before the run, throws a Refusal that says so.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,7 +49,10 @@ class NodeReader {
   ValueId input(size_t i) const;
   [[nodiscard]] std::optional<ValueId> optional_input(size_t i) const;
   // What is read as this input from here on.
-  void replace_input(size_t i, ValueId id) { inputs_.at(i) = id; }
+  void replace_input(size_t i, ValueId id) {
+    inputs_.resize(std::max(inputs_.size(), i + 1));
+    inputs_[i] = id;
+  }
   // A tensor or a sequence.
   [[nodiscard]] ValueId any_input(size_t i) const;
   [[nodiscard]] const Builder::Sequence& sequence(size_t i) const;
