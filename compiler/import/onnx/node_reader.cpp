@@ -244,6 +244,13 @@ const onnx::TensorProto* NodeReader::tensor(std::string_view name) {
   return &found->t();
 }
 
+const onnx::SparseTensorProto* NodeReader::sparse_tensor(std::string_view name) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return nullptr;
+  check_kind(*found, onnx::AttributeProto::SPARSE_TENSOR);
+  return &found->sparse_tensor();
+}
+
 int64_t NodeReader::axis(int64_t axis, int64_t rank) const {
   if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
   throw Refusal{.code = DiagCode::BadAxis,
@@ -292,7 +299,14 @@ ValueId NodeReader::scalar(DType dtype, double value) {
 }
 
 ValueId NodeReader::decode(const onnx::TensorProto& tensor, const std::string& what) {
-  ConstantTensor decoded = model_.tensors.decode(tensor, model_.owner, what);
+  return add_decoded(model_.tensors.decode(tensor, model_.owner, what));
+}
+
+ValueId NodeReader::decode(const onnx::SparseTensorProto& tensor, const std::string& what) {
+  return add_decoded(model_.tensors.decode(tensor, model_.owner, what));
+}
+
+ValueId NodeReader::add_decoded(ConstantTensor decoded) {
   const ValueId id =
       builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
   if (decoded.stand_in != nullptr) builder().mark_stand_in(id, decoded.stand_in);

@@ -93,6 +93,7 @@ class NodeReader {
   int64_t required_integer(std::string_view name);
   Ints required_integers(std::string_view name);
   const onnx::TensorProto* tensor(std::string_view name);
+  const onnx::SparseTensorProto* sparse_tensor(std::string_view name);
   const onnx::AttributeProto* attribute(std::string_view name);  // any; counts as read
   // An axis in [-rank, rank), made non-negative.
   int64_t axis(int64_t axis, int64_t rank) const;
@@ -116,6 +117,7 @@ class NodeReader {
   ValueId constant_reals(DType dtype, Shape shape, Floats values);
   ValueId scalar(DType dtype, double value);
   ValueId decode(const onnx::TensorProto& tensor, const std::string& what);
+  ValueId decode(const onnx::SparseTensorProto& tensor, const std::string& what);
 
   // Shorthands.
   ValueId cast(ValueId x, DType to);  // nothing where it has that type
@@ -131,6 +133,7 @@ class NodeReader {
  private:
   // As known; not of codes.
   const Tensor& known_numbers(size_t i, const std::string& what);
+  ValueId add_decoded(ConstantTensor decoded);
 
   ModelContext& model_;
   const onnx::NodeProto& proto_;

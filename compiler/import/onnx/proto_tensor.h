@@ -48,11 +48,16 @@ class TensorDecoder {
   // `owner` keeps `tensor` alive as long as the bytes are. Throws Refusal.
   ConstantTensor decode(const onnx::TensorProto& tensor, const std::shared_ptr<const void>& owner,
                         const std::string& what);
+  // With the zeros that the file leaves out, which all such tensors of a model together may have
+  // 2^28 bytes of.
+  ConstantTensor decode(const onnx::SparseTensorProto& tensor,
+                        const std::shared_ptr<const void>& owner, const std::string& what);
 
  private:
   HostBytes external(const onnx::TensorProto& tensor, uint64_t size_bytes, const std::string& what);
 
   ModelFolder folder_;
+  uint64_t sparse_bytes_ = 0;  // of what was sparse
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
