@@ -65,16 +65,20 @@ def network(folder, name, alpha=0.1, axis=-1, addend=1.0):
 
 
 def types(folder, name):
-    """Halves, integers, bools, NaNs and infinities, and an empty tensor."""
+    """Halves, integers, bits of them, bools, NaNs and infinities, and an empty tensor."""
     node = helper.make_node
     nodes = [node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16), node("Exp", ["half"], ["grown"]), node("Log", ["x"], ["logs"]),
              node("IsNaN", ["logs"], ["nans"]), node("Div", ["x", "zero"], ["n/b"]), node("Mod", ["i", "three"], ["rest"]),
              node("Not", ["b"], ["n_b"]), node("Where", ["b", "i", "rest"], ["picked"]), node("Cast", ["n/b"], ["double"],
                                                                                               to=TensorProto.DOUBLE),
-             node("Slice", ["x", "first", "first"], ["none"])]
+             node("Slice", ["x", "first", "first"], ["none"]), node("Sub", ["i", "three"], ["less"]),
+             node("Cast", ["less"], ["bits"], to=TensorProto.UINT64), node("Cast", ["rest"], ["places"], to=TensorProto.UINT64),
+             node("BitShift", ["bits", "places"], ["moved"], direction="RIGHT"), node("Cast", ["moved"], ["shifted"],
+                                                                                       to=TensorProto.INT64)]
     outputs = [("grown", TensorProto.FLOAT16, [4, 5]), ("logs", TensorProto.FLOAT, [4, 5]), ("nans", TensorProto.BOOL, [4, 5]),
                ("n/b", TensorProto.FLOAT, [4, 5]), ("picked", TensorProto.INT64, [7]), ("n_b", TensorProto.BOOL, [7]),
-               ("double", TensorProto.DOUBLE, [4, 5]), ("none", TensorProto.FLOAT, [0, 5])]
+               ("double", TensorProto.DOUBLE, [4, 5]), ("none", TensorProto.FLOAT, [0, 5]),
+               ("shifted", TensorProto.INT64, [7])]
     return model_of(folder, name, nodes, [("x", TensorProto.FLOAT, [4, 5]), ("i", TensorProto.INT64, [7]),
                                           ("b", TensorProto.BOOL, [7])],
                     outputs, [("zero", np.array(0.0, np.float32)), ("three", np.array(3)), ("first", np.array([0]))])

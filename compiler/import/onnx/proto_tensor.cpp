@@ -56,10 +56,14 @@ constexpr std::array<TypeRow, 29> kTypes = {{{"undefined", {}},
 constexpr uint64_t kMostSparseBytes = uint64_t{1} << 28;
 
 constexpr std::array kStandIns = {
-    StandIn{"uint16", DType::i32, 16, 0, 65535}, StandIn{"uint4", DType::u8, 4, 0, 15},
-    StandIn{"int4", DType::i8, 4, -8, 7},        StandIn{"uint2", DType::u8, 2, 0, 3},
-    StandIn{"int2", DType::i8, 2, -2, 1},        StandIn{"float4e2m1", DType::f8e4m3, 4},
+    StandIn{"uint16", DType::i32, 16, 0, 65535},
+    StandIn{"uint4", DType::u8, 4, 0, 15},
+    StandIn{"int4", DType::i8, 4, -8, 7},
+    StandIn{"uint2", DType::u8, 2, 0, 3},
+    StandIn{"int2", DType::i8, 2, -2, 1},
+    StandIn{"float4e2m1", DType::f8e4m3, 4},
     StandIn{"float8e8m0", DType::bf16, 8},
+    StandIn{.name = "uint64", .dtype = DType::i64, .bits = 64, .is_bits = true},
 };
 
 [[noreturn]] void fail(DiagCode code, const std::string& message, std::string hint = {}) {
@@ -94,6 +98,8 @@ std::vector<std::byte> typed_bytes(const onnx::TensorProto& tensor, uint32_t byt
       return narrowed(tensor.int64_data(), 8);
     case onnx::TensorProto::UINT32:
       return narrowed(tensor.uint64_data(), 4);
+    case onnx::TensorProto::UINT64:
+      return narrowed(tensor.uint64_data(), 8);
     default:
       return narrowed(tensor.int32_data(), bytes_each);
   }
@@ -302,7 +308,8 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                  std::to_string(result.data.bytes.size()));
   }
   if (result.type.dtype == DType::bool_) result.data = normalised(result.data);
-  if (stand_in != nullptr) result.data = owned(unpacked(*stand_in, result.data.bytes, count));
+  if (stand_in != nullptr && !stand_in->is_bits)
+    result.data = owned(unpacked(*stand_in, result.data.bytes, count));
   return result;
 }
 

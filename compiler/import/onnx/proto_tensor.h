@@ -21,7 +21,8 @@ DType dtype_of(int64_t onnx_type, const std::string& what);
 std::string onnx_type_name(int64_t onnx_type);
 
 // An element type of ONNX that rlx does not have, and one that holds its values: that stands for it
-// in constants and, of integers, between QuantizeLinear and DequantizeLinear.
+// in constants and, of integers, between QuantizeLinear and DequantizeLinear. Or one of the same
+// bits, which are another number where the first is set: what reads bits may compute with it.
 struct StandIn {
   std::string_view name;  // as ONNX writes it
   DType dtype;
@@ -29,6 +30,7 @@ struct StandIn {
   // Of integers; floats have none.
   double least = 0;
   double most = 0;
+  bool is_bits = false;
 };
 
 // By the number of the type; nullptr where nothing stands for it.
