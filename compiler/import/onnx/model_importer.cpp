@@ -726,6 +726,9 @@ class ModelImporter {
       if (found == nullptr) {
         error(DiagCode::UnknownValue,
               "output " + in_quotes(output.name()) + " is defined by nothing");
+      } else if (found->has_value() && builder_.is_none(**found)) {
+        error(DiagCode::UnsupportedOp,
+              "output " + in_quotes(output.name()) + " is an optional value that holds none");
       } else if (found->has_value() && builder_.sequence(**found) != nullptr) {
         error(DiagCode::UnsupportedOp, "output " + in_quotes(output.name()) + " is a sequence",
               "make its elements outputs, or join them with ConcatFromSequence");

@@ -43,11 +43,13 @@ bool NodeReader::has_input(size_t i) const {
 ValueId NodeReader::input(size_t i) const {
   const ValueId id = any_input(i);
   if (model_.builder.sequence(id) == nullptr) return id;
+  expect_value(i);
   refuse("input " + std::to_string(i) + " is a sequence, wanted a tensor",
          "take an element with SequenceAt, or join them with ConcatFromSequence");
 }
 
 const Builder::Sequence& NodeReader::sequence(size_t i) const {
+  expect_value(i);
   if (const Builder::Sequence* found = model_.builder.sequence(any_input(i))) return *found;
   refuse("input " + std::to_string(i) + " is a tensor, wanted a sequence");
 }
@@ -57,6 +59,11 @@ ValueId NodeReader::any_input(size_t i) const {
   throw Refusal{.code = DiagCode::BadArity,
                 .message = "input " + std::to_string(i) + " is missing",
                 .hint = ""};
+}
+
+void NodeReader::expect_value(size_t i) const {
+  if (model_.builder.is_none(any_input(i)))
+    refuse("input " + std::to_string(i) + " is an optional value that holds none");
 }
 
 std::optional<ValueId> NodeReader::optional_input(size_t i) const {

@@ -55,6 +55,8 @@ class NodeReader {
   }
   // A tensor or a sequence.
   [[nodiscard]] ValueId any_input(size_t i) const;
+  // Refuses an input that is an optional value without one.
+  void expect_value(size_t i) const;
   [[nodiscard]] const Builder::Sequence& sequence(size_t i) const;
   [[nodiscard]] const TensorType& type(ValueId id) const { return model_.builder.type(id); }
   [[nodiscard]] const Shape& shape(size_t i) const { return type(input(i)).shape; }
