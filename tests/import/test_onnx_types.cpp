@@ -354,10 +354,12 @@ TEST_CASE("what reads unsigned integers of 64 bits as numbers is refused by name
     CHECK(Shifts().refusal(op, {"bits", "count"}).find(bits_alone) != std::string::npos);
   CHECK(Shifts().refusal("ReduceMax", {"bits"}).find(bits_alone) != std::string::npos);
   CHECK(Shifts().refusal("Gather", {"x", "bits"}).find(bits_alone) != std::string::npos);
-  Shifts to_float;
-  to_float.cast("bits", "y", onnx::TensorProto::FLOAT);
-  to_float.graph.add_output()->set_name("y");
-  CHECK(read_bad(to_float.model).text().find(bits_alone) != std::string::npos);
+  for (const int32_t type : {onnx::TensorProto::FLOAT, onnx::TensorProto::COMPLEX64}) {
+    Shifts to_other;
+    to_other.cast("bits", "y", type);
+    to_other.graph.add_output()->set_name("y");
+    CHECK(read_bad(to_other.model).text().find(bits_alone) != std::string::npos);
+  }
   Shifts from_float;
   from_float.cast("x", "f", onnx::TensorProto::FLOAT);
   from_float.cast("f", "g", onnx::TensorProto::UINT64);

@@ -179,7 +179,7 @@ void cast_to(NodeReader& n, DType to) {
 void cast_to_bits(NodeReader& n, const StandIn& type) {
   n.integer("saturate", 1);
   n.text("round_mode", "up");
-  if (is_float(n.dtype(0)))
+  if (!has_bits(n.dtype(0)))
     n.refuse("it casts " + std::string(name_of(n.dtype(0))) + " to " + std::string(type.name) +
              ", of which rlx has the bits alone");
   const ValueId y = n.emit("cast", {n.input(0)}, {{"to", std::string(name_of(type.dtype))}});

@@ -142,7 +142,7 @@ std::vector<const StandIn*> bits_of_results(Builder& builder, std::string_view o
   }
   const auto to = attributes.find("to");
   const bool is_cast =
-      op == OpId::cast && !is_float(*dtype_from_name(std::get<std::string>(to->second)));
+      op == OpId::cast && has_bits(*dtype_from_name(std::get<std::string>(to->second)));
   if (is_cast || std::ranges::any_of(kBitReaders, is_op)) return results;
   throw Refusal{
       .message = "it computes with " + std::string(read.name) + ", of which rlx has the bits alone",
