@@ -251,6 +251,49 @@ TEST_CASE("pools and convolutions of com.microsoft with channels last are those 
   CHECK(y.integers == std::vector<int64_t>{21, 43});
 }
 
+TEST_CASE("operators of com.microsoft that are ones of ONNX are those") {
+  FusedCase triangle("Trilu", {2, 2}, {"x", "k"});
+  triangle.tensor<int64_t>("k", onnx::TensorProto::INT64, {}, {1});
+  check_near(triangle.of(counted({2, 2})).floats, {0, 1, 0, 0});
+
+  FusedCase padded("Pad", {2, 2}, {"x", "pads", "value"});
+  padded.tensor<int64_t>("pads", onnx::TensorProto::INT64, {1, 4}, {0, 1, 0, 2});
+  padded.tensor<float>("value", kFloat, {1}, {7});
+  check_near(padded.of(counted({2, 2})).floats, {7, 0, 1, 7, 7, 7, 2, 3, 7, 7});
+
+  FusedCase range("Range", {1}, {"first", "limit"});
+  range.tensor<int64_t>("first", onnx::TensorProto::INT64, {1}, {1});
+  range.tensor<int64_t>("limit", onnx::TensorProto::INT64, {1}, {4});
+  CHECK(range.of(reals({0})).integers == std::vector<int64_t>{1, 2, 3});
+  // A step of nothing has no end.
+  range.node->add_input("step");
+  range.tensor<int64_t>("step", onnx::TensorProto::INT64, {}, {0});
+  CHECK(read_bad(range.model).text().find("has no end") != std::string::npos);
+
+  FusedCase sampled("GridSample", {1, 1, 2, 2}, {"x", "grid"});
+  sampled.tensor<float>("grid", kFloat, {1, 1, 3, 2}, {-1, -1, 0, 0, 1, 1});
+  add_integer(*sampled.node, "align_corners", 1);
+  check_near(sampled.of(counted({1, 1, 2, 2})).floats, {0, 1.5, 3});
+}
+
+TEST_CASE("an Inverse of com.microsoft finds a pivot for each column") {
+  FusedCase inverse("Inverse", {3, 3, 3}, {"x"});
+  const Tensor x = shaped({3, 3, 3}, {0,    1, 0, 0, 0, 1, 1, 0, 0,    // a cycle
+                                      4,    3, 2, 1, 3, 1, 2, 1, 5,    //
+                                      1e-9, 1, 0, 1, 1, 0, 0, 0, 2});  // a first pivot too small
+  const double det = 37;
+  check_near(
+      inverse.of(x).floats,
+      {0,        0,         1,        1,        0,        0,        0,        1,       0,
+       14 / det, -13 / det, -3 / det, -3 / det, 16 / det, -2 / det, -5 / det, 2 / det, 9 / det,
+       -1,       1,         0,        1,        0,        0,        0,        0,       0.5});
+  // Of rows that depend there is none.
+  const Tensor y = inverse.of(shaped({3, 3, 3}, std::vector<double>(27, 1)));
+  CHECK_FALSE(std::isfinite(y.floats[0] + y.floats[1] + y.floats[2]));
+  CHECK(read_bad(FusedCase("Inverse", {2, 3}, {"x"}).model).text().find("wanted square") !=
+        std::string::npos);
+}
+
 TEST_CASE("operators in the layout of one kind of processor say how to get others") {
   onnx::ModelProto model = model_with_input({"1", "8", "4", "4"});
   add_node(*model.mutable_graph(), "ReorderInput", {"x"}, {"y"}).set_domain("com.microsoft.nchwc");

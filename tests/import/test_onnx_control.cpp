@@ -313,4 +313,71 @@ TEST_CASE("an input that becomes a state takes the output of the run before") {
   check_error(diagnostics, DiagCode::BadBinding, "--state names \"nothing\"");
 }
 
+namespace {
+
+// "none", an optional value that holds none, behind an Identity.
+onnx::ModelProto model_with_none() {
+  onnx::ModelProto model = model_with_input({"2"});
+  model.mutable_opset_import(0)->set_version(18);
+  onnx::NodeProto& optional = add_node(*model.mutable_graph(), "Optional", {}, {"made"});
+  onnx::AttributeProto& type = *optional.add_attribute();
+  type.set_name("type");
+  type.set_type(onnx::AttributeProto::TYPE_PROTO);
+  type.mutable_tp()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  add_node(*model.mutable_graph(), "Identity", {"made"}, {"none"});
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("an optional value that holds none decides branches") {
+  onnx::ModelProto model = model_with_none();
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_node(graph, "OptionalHasElement", {"none"}, {"has_one"});
+  onnx::NodeProto& either = add_node(graph, "If", {"has_one"}, {"y"});
+  onnx::GraphProto& taken = add_graph(either, "then_branch");
+  add_node(taken, "OptionalGetElement", {"none"}, {"element"});
+  taken.add_output()->set_name("element");
+  onnx::GraphProto& other = add_graph(either, "else_branch");
+  add_node(other, "Neg", {"x"}, {"negative"});
+  other.add_output()->set_name("negative");
+  graph.add_output()->set_name("y");
+  CHECK(ops_of(read_good(model)) == "neg");
+  // One of an empty list holds one.
+  add_node(graph, "SequenceEmpty", {}, {"list"});
+  add_node(graph, "Optional", {"list"}, {"some"});
+  add_node(graph, "OptionalHasElement", {"some"}, {"has_list"});
+  graph.add_output()->set_name("has_list");
+  CHECK(evaluated(read_good(model), {reals({1, 2})}).at(1).integers == std::vector<int64_t>{1});
+}
+
+TEST_CASE("what an optional value holds that holds none is nothing to read") {
+  for (const std::string op : {"OptionalGetElement", "Relu", "SequenceLength"}) {
+    INFO(op);
+    onnx::ModelProto model = model_with_none();
+    add_node(*model.mutable_graph(), op, {"none"}, {"y"});
+    model.mutable_graph()->add_output()->set_name("y");
+    CHECK(read_bad(model).text().find("input 0 is an optional value that holds none") !=
+          std::string::npos);
+  }
+  onnx::ModelProto given = model_with_none();
+  given.mutable_graph()->add_output()->set_name("none");
+  CHECK(read_bad(given).text().find("\"none\" is an optional value") != std::string::npos);
+  // Branches of which the run decides.
+  onnx::ModelProto late = model_with_none();
+  onnx::GraphProto& graph = *late.mutable_graph();
+  add_tensor<float>(graph, "zero", onnx::TensorProto::FLOAT, {}, {0});
+  add_integer(add_node(graph, "ReduceMax", {"x"}, {"most"}), "keepdims", 0);
+  add_node(graph, "Greater", {"most", "zero"}, {"chooses"});
+  onnx::NodeProto& either = add_node(graph, "If", {"chooses"}, {"chosen"});
+  for (const std::string branch : {"then_branch", "else_branch"}) {
+    onnx::GraphProto& body = add_graph(either, branch);
+    add_node(body, "Identity", {branch == "then_branch" ? "none" : "chooses"}, {branch});
+    body.add_output()->set_name(branch);
+  }
+  add_node(graph, "OptionalHasElement", {"chosen"}, {"y"});
+  graph.add_output()->set_name("y");
+  CHECK(read_bad(late).text().find("where only the run knows") != std::string::npos);
+}
+
 }  // namespace rlx::test

@@ -189,6 +189,22 @@ TEST_CASE("an attention of com.microsoft is a product whose columns are q, k and
   CHECK(attribute_in<int64_t>(fused_node(graph, "attention"), "head_dim") == 4);
   CHECK(refusal_of(fused_model("Attention", inputs, {{"num_heads", 3}}))
             .find("24 columns are not q, k and v of 3 heads") != std::string::npos);
+  // Ends of keys, then begins.
+  std::vector<FusedInput> bounded = {{{3, 2, 6}}, {{6, 24}}, {{24}}, {{6}}};
+  const auto masked = [&](const Shape& mask) {
+    bounded.back().shape = mask;
+    onnx::ModelProto model = fused_model("Attention", bounded, {{"num_heads", 2}});
+    model.mutable_graph()->mutable_input(3)->mutable_type()->mutable_tensor_type()->set_elem_type(
+        onnx::TensorProto::INT32);
+    return model;
+  };
+  const SourceGraph ends = read_good(masked({6}));
+  CHECK(reads(fused_node(ends, "attention"), 3));
+  CHECK_FALSE(reads(fused_node(ends, "attention"), 5));
+  CHECK(ops_of(ends).find("lt") != std::string::npos);
+  CHECK(refusal_of(masked({9})).find("the mask is [9]") != std::string::npos);
+  const onnx::ModelProto alone = masked({3});
+  CHECK(reads(fused_node(read_good(alone), "attention"), 5));
 }
 
 TEST_CASE("a grouped attention of com.microsoft appends behind each sequence's own past") {

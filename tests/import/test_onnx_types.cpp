@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types of ONNX that rlx does not have: in constants, and between quantising and back.
 #ifdef RLX_HAS_ONNX
+#include <limits>
+
 #include "tests/import/onnx_support.h"
 
 namespace rlx::test {
@@ -272,6 +274,108 @@ TEST_CASE("what computes with such a type, or gives it away, is refused by name"
   add_node(add_body(either, "else_branch", {}, {"b"}), "Identity", {"wide"}, {"b"});
   add_node(branches.graph, "ReduceMin", {"chosen"}, {"zero"});
   check_error(read_bad(branches.finish()), DiagCode::UnsupportedOp, "of int4 and of i8");
+}
+
+// The integers x of 64 bits, as bits, shifted by the bits of the constant "places", and back.
+struct Shifts {
+  onnx::ModelProto model = model_with_input({"6"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+
+  Shifts() {
+    graph.mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+        onnx::TensorProto::INT64);
+    add_integers(graph, "places", {0, 1, 63, 64, 4, 4});
+    cast("x", "bits", onnx::TensorProto::UINT64);
+    cast("places", "count", onnx::TensorProto::UINT64);
+  }
+  void cast(const std::string& from, const std::string& to, int64_t type) {
+    add_integer(add_node(graph, "Cast", {from}, {to}), "to", type);
+  }
+  void shift(const std::string& from, const std::string& to, const std::string& direction) {
+    onnx::AttributeProto& attribute =
+        *add_node(graph, "BitShift", {from, "count"}, {to}).add_attribute();
+    attribute.set_name("direction");
+    attribute.set_type(onnx::AttributeProto::STRING);
+    attribute.set_s(direction);
+  }
+  void result(const std::string& bits) {
+    cast(bits, "y", onnx::TensorProto::INT64);
+    graph.add_output()->set_name("y");
+  }
+  std::vector<int64_t> of(const std::vector<int64_t>& x) const {
+    Tensor tensor = Tensor::zeros({DType::i64, {static_cast<int64_t>(x.size())}});
+    tensor.integers = x;
+    return evaluated(read_good(model), {tensor}).at(0).integers;
+  }
+  // The words of the refusal of a node that reads "bits".
+  std::string refusal(const std::string& op, const std::vector<std::string>& inputs) {
+    add_node(graph, op, inputs, {"z"});
+    graph.add_output()->set_name("z");
+    return read_bad(model).text();
+  }
+};
+
+TEST_CASE("shifts of unsigned integers of 64 bits are those of their bits") {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  Shifts right;
+  right.shift("bits", "shifted", "RIGHT");
+  right.result("shifted");
+  CHECK(right.of({-5, -2, kLeast, -1, -256, 256}) ==
+        std::vector<int64_t>{-5, std::numeric_limits<int64_t>::max(), 1, 0, (int64_t{1} << 60) - 16,
+                             16});
+  Shifts left;
+  left.shift("bits", "shifted", "LEFT");
+  left.result("shifted");
+  CHECK(left.of({-5, -2, 3, -1, -1, 256}) == std::vector<int64_t>{-5, -4, kLeast, 0, -16, 4096});
+
+  // An arithmetic shift, as PyTorch writes it: of 1s from the top, where x is below 0.
+  Shifts arithmetic;
+  onnx::GraphProto& graph = arithmetic.graph;
+  onnx::TensorProto& ones = *graph.add_initializer();
+  ones.set_name("ones");
+  ones.set_data_type(onnx::TensorProto::UINT64);
+  ones.add_uint64_data(~uint64_t{0});
+  add_tensor<int64_t>(graph, "zero", onnx::TensorProto::INT64, {}, {0});
+  add_node(graph, "Less", {"x", "zero"}, {"is_below"});
+  arithmetic.shift("ones", "kept", "RIGHT");
+  add_node(graph, "BitwiseNot", {"kept"}, {"sign"});
+  arithmetic.shift("bits", "shifted", "RIGHT");
+  add_node(graph, "BitwiseOr", {"shifted", "sign"}, {"signed"});
+  add_node(graph, "Where", {"is_below", "signed", "shifted"}, {"chosen"});
+  arithmetic.model.mutable_opset_import(0)->set_version(18);
+  arithmetic.result("chosen");
+  CHECK(arithmetic.of({-5, -7, kLeast, -1, -256, 250}) ==
+        std::vector<int64_t>{-5, -4, -1, -1, -16, 15});
+}
+
+TEST_CASE("what reads unsigned integers of 64 bits as numbers is refused by name") {
+  const std::string bits_alone = "uint64, of which rlx has the bits alone";
+  for (const std::string op : {"Max", "Add", "Greater", "Div"})
+    CHECK(Shifts().refusal(op, {"bits", "count"}).find(bits_alone) != std::string::npos);
+  CHECK(Shifts().refusal("ReduceMax", {"bits"}).find(bits_alone) != std::string::npos);
+  CHECK(Shifts().refusal("Gather", {"x", "bits"}).find(bits_alone) != std::string::npos);
+  for (const int32_t type : {onnx::TensorProto::FLOAT, onnx::TensorProto::COMPLEX64}) {
+    Shifts to_other;
+    to_other.cast("bits", "y", type);
+    to_other.graph.add_output()->set_name("y");
+    CHECK(read_bad(to_other.model).text().find(bits_alone) != std::string::npos);
+  }
+  Shifts from_float;
+  from_float.cast("x", "f", onnx::TensorProto::FLOAT);
+  from_float.cast("f", "g", onnx::TensorProto::UINT64);
+  from_float.result("g");
+  CHECK(read_bad(from_float.model).text().find("it casts f32 to uint64") != std::string::npos);
+  Shifts mixed;
+  add_integer(add_node(mixed.graph, "Cast", {"count"}, {"bare"}), "to", onnx::TensorProto::INT64);
+  mixed.graph.mutable_node(1)->set_output(0, "counted");
+  mixed.graph.mutable_node(2)->set_input(0, "counted");
+  mixed.graph.mutable_node(2)->set_output(0, "count");
+  mixed.shift("bits", "shifted", "RIGHT");
+  mixed.result("shifted");
+  CHECK(read_bad(mixed.model).text().find("by another type") != std::string::npos);
+  Shifts given;
+  given.graph.add_output()->set_name("bits");
+  CHECK(read_bad(given.model).text().find("element type uint64") != std::string::npos);
 }
 
 TEST_CASE("beyond that they are refused by name") {

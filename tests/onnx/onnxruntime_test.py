@@ -65,16 +65,20 @@ def network(folder, name, alpha=0.1, axis=-1, addend=1.0):
 
 
 def types(folder, name):
-    """Halves, integers, bools, NaNs and infinities, and an empty tensor."""
+    """Halves, integers, bits of them, bools, NaNs and infinities, and an empty tensor."""
     node = helper.make_node
     nodes = [node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16), node("Exp", ["half"], ["grown"]), node("Log", ["x"], ["logs"]),
              node("IsNaN", ["logs"], ["nans"]), node("Div", ["x", "zero"], ["n/b"]), node("Mod", ["i", "three"], ["rest"]),
              node("Not", ["b"], ["n_b"]), node("Where", ["b", "i", "rest"], ["picked"]), node("Cast", ["n/b"], ["double"],
                                                                                               to=TensorProto.DOUBLE),
-             node("Slice", ["x", "first", "first"], ["none"])]
+             node("Slice", ["x", "first", "first"], ["none"]), node("Sub", ["i", "three"], ["less"]),
+             node("Cast", ["less"], ["bits"], to=TensorProto.UINT64), node("Cast", ["rest"], ["places"], to=TensorProto.UINT64),
+             node("BitShift", ["bits", "places"], ["moved"], direction="RIGHT"), node("Cast", ["moved"], ["shifted"],
+                                                                                       to=TensorProto.INT64)]
     outputs = [("grown", TensorProto.FLOAT16, [4, 5]), ("logs", TensorProto.FLOAT, [4, 5]), ("nans", TensorProto.BOOL, [4, 5]),
                ("n/b", TensorProto.FLOAT, [4, 5]), ("picked", TensorProto.INT64, [7]), ("n_b", TensorProto.BOOL, [7]),
-               ("double", TensorProto.DOUBLE, [4, 5]), ("none", TensorProto.FLOAT, [0, 5])]
+               ("double", TensorProto.DOUBLE, [4, 5]), ("none", TensorProto.FLOAT, [0, 5]),
+               ("shifted", TensorProto.INT64, [7])]
     return model_of(folder, name, nodes, [("x", TensorProto.FLOAT, [4, 5]), ("i", TensorProto.INT64, [7]),
                                           ("b", TensorProto.BOOL, [7])],
                     outputs, [("zero", np.array(0.0, np.float32)), ("three", np.array(3)), ("first", np.array([0]))])
@@ -118,11 +122,21 @@ def check_microsoft(folder, options):
              ("MultiHeadAttention", [[2, 3, 64], [2, 5, 64], [2, 5, 64], [192], np.array([5, 2], np.int32)], y, heads),
              ("MultiHeadAttention", [[2, 3, 64], [2, 3, 64], [2, 3, 64], None, mask, [1, 4, 3, 3]], y, heads | {"scale": 0.3}),
              ("Attention", [[2, 3, 8], [8, 192], [192], mask], y, heads | {"unidirectional": 1}),
+             ("Attention", [[2, 3, 8], [8, 192], [192], np.array([3, 2, 0, 1], np.int32)], y, heads),
+             ("Attention", [[2, 3, 8], [8, 192], [192], np.array([8, 7, 6, 0], np.int32), [2, 2, 4, 5, 16]],
+              [*y, ("present", [2, 2, 4, 8, 16])], heads),
              ("Attention", [[2, 3, 8], [8, 192], [192], None, [2, 2, 4, 5, 16]], [*y, ("present", [2, 2, 4, 8, 16])], heads),
              ("GroupQueryAttention", [[2, 3, 64], keys, keys, None, None, counts, np.array(3, np.int32), table, table], y, grouped),
              ("GroupQueryAttention", [[1, 1, 128], None, None, [1, *cache[1:]], [1, *cache[1:]], np.array([4], np.int32),
                                       np.array(5, np.int32), table, table],
               [("y", [1, 1, 64]), ("k", [1, 2, 5, 16]), ("v", [1, 2, 5, 16])], grouped | {"rotary_interleaved": 1}),
+             ("Trilu", [[2, 3, 4], np.array(-1)], [("y", [2, 3, 4])], {"upper": 0}),
+             ("Pad", [[2, 3], np.array([0, 2, 1, 2]), np.array([0.5], np.float32)], [("y", [3, 7])], {}),
+             ("Pad", [[2, 3], np.array([0, 2, 0, -1])], [("y", [2, 4])], {"mode": "edge"}),
+             ("Range", [np.array(1, np.float32), np.array(3, np.float32)], [("y", [2])], {}),
+             *[("GridSample", [[1, 2, 4, 5], [1, 3, 2, 2]], [("y", [1, 2, 3, 2])], {"mode": mode, "padding_mode": padding})
+               for mode, padding in (("bilinear", "zeros"), ("bicubic", "reflection"), ("nearest", "border"))],
+             ("Inverse", [[2, 5, 5]], [("y", [2, 5, 5])], {}),
              ("GroupQueryAttention", [[2, 3, 64], keys, keys, None, None, np.array([2, 2], np.int32), np.array(3, np.int32)], y,
               {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2, "softcap": 2.0})]
     for op, inputs, outputs, attributes in cases:

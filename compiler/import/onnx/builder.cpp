@@ -185,6 +185,12 @@ ValueId Builder::add_sequence(Sequence elements) {
   return id;
 }
 
+ValueId Builder::add_none() {
+  const ValueId id = add_sequence({});
+  nones_.insert(index_of(id));
+  return id;
+}
+
 const Builder::Sequence* Builder::sequence(ValueId id) const {
   const auto found = sequences_.find(index_of(id));
   return found == sequences_.end() ? nullptr : &found->second;

@@ -99,6 +99,9 @@ class Builder {
   }
   // A value that stands for a sequence: no operator of rlx reads it.
   ValueId add_sequence(Sequence elements);
+  // An optional value that holds none: a sequence without elements, but for those who ask.
+  ValueId add_none();
+  [[nodiscard]] bool is_none(ValueId id) const { return nones_.contains(index_of(id)); }
   // nullptr: a tensor.
   [[nodiscard]] const Sequence* sequence(ValueId id) const;
   // A number of rows that only the run knows, `most` at most.
@@ -165,6 +168,7 @@ class Builder {
   std::unordered_map<size_t, Padding> paddings_;
   std::unordered_map<size_t, CountRange> counts_;
   std::unordered_map<size_t, Sequence> sequences_;
+  std::set<size_t> nones_;
   std::map<size_t, const StandIn*> stand_ins_;
   std::unordered_map<size_t, std::string> names_;  // of the file
   NumberedNames used_names_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/stand_ins.h"
@@ -95,10 +96,31 @@ void mod(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit(keeps_sign ? "fmod" : "mod", {n.input(0), n.input(1)}));
 }
 
+// Of an unsigned number that an i64 has the bits of: without its sign after the first place.
+ValueId logical_shift_right(NodeReader& n, const StandIn& type) {
+  const auto number = [&](int64_t value) { return n.constant_ints(DType::i64, {}, {value}); };
+  const auto bits_of = [&](size_t i) {
+    return n.emit("cast", {n.input(i)}, {{"to", std::string("i64")}});
+  };
+  const ValueId x = bits_of(0);
+  const ValueId places = bits_of(1);
+  const ValueId halved = n.emit("bitwise_and", {n.emit("shift_right", {x, number(1)}),
+                                                number(std::numeric_limits<int64_t>::max())});
+  const ValueId rest = n.emit("shift_right", {halved, n.emit("sub", {places, number(1)})});
+  const ValueId y = n.emit("where", {n.emit("eq", {places, number(0)}), x, rest});
+  n.builder().mark_stand_in(y, &type);
+  return y;
+}
+
 void bit_shift(NodeReader& n, const OnnxOp&) {
   const std::string direction = n.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
     n.refuse("the direction is \"" + direction + "\", wanted LEFT or RIGHT");
+  const StandIn* type = n.builder().stand_in(n.input(0));
+  if (type != n.builder().stand_in(n.input(1)) && type != nullptr && type->is_bits)
+    n.refuse("it shifts " + std::string(type->name) + " by another type");
+  if (type != nullptr && type->is_bits && direction == "RIGHT")
+    return n.set_output(0, logical_shift_right(n, *type));
   n.set_output(
       0, n.emit(direction == "LEFT" ? "shift_left" : "shift_right", {n.input(0), n.input(1)}));
 }
@@ -153,8 +175,23 @@ void cast_to(NodeReader& n, DType to) {
   n.set_output(0, n.emit("cast", {n.input(0)}, std::move(attributes)));
 }
 
+// Integers to the bits of a type.
+void cast_to_bits(NodeReader& n, const StandIn& type) {
+  n.integer("saturate", 1);
+  n.text("round_mode", "up");
+  if (!has_bits(n.dtype(0)))
+    n.refuse("it casts " + std::string(name_of(n.dtype(0))) + " to " + std::string(type.name) +
+             ", of which rlx has the bits alone");
+  const ValueId y = n.emit("cast", {n.input(0)}, {{"to", std::string(name_of(type.dtype))}});
+  n.builder().mark_stand_in(y, &type);
+  n.set_output(0, y);
+}
+
 void cast(NodeReader& n, const OnnxOp&) {
-  cast_to(n, dtype_of(n.required_integer("to"), "the result"));
+  const int64_t to = n.required_integer("to");
+  const StandIn* type = stand_in_of(to);
+  if (type != nullptr && type->is_bits) return cast_to_bits(n, *type);
+  cast_to(n, dtype_of(to, "the result"));
 }
 
 void cast_like(NodeReader& n, const OnnxOp&) {

@@ -10,6 +10,9 @@
 #include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
+
+void range(NodeReader& n, const OnnxOp& row);
+
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 24;  // of a table made at compile time
@@ -27,20 +30,6 @@ bool counted_range(NodeReader& n) {
   n.builder().set_padding(filled, {.axis = 0, .count = *sizes.counts.front()});
   n.set_output(0, filled);
   return true;
-}
-
-void range(NodeReader& n, const OnnxOp&) {
-  if (counted_range(n)) return;
-  const double start = n.known_real(0, "the start");
-  const double limit = n.known_real(1, "the limit");
-  const double delta = n.known_real(2, "the step");
-  const double count = std::ceil((limit - start) / delta);
-  if (delta == 0 || !(count <= static_cast<double>(kMostElements)))
-    n.refuse("the range has no end, or more than 2^24 elements");
-  const ValueId first = n.reshape(n.input(0), {});
-  const ValueId step = n.reshape(n.input(2), {});
-  n.set_output(
-      0, n.emit("ramp", {first, step}, {{"count", static_cast<int64_t>(std::max(count, 0.0))}}));
 }
 
 void eye_like(NodeReader& n, const OnnxOp&) {
@@ -189,6 +178,22 @@ constexpr std::array kGeneratorsRows = {
 };
 
 }  // namespace
+
+// com.microsoft's may leave out the step, which is 1 then.
+void range(NodeReader& n, const OnnxOp&) {
+  if (!n.has_input(2)) n.replace_input(2, n.scalar(n.dtype(0), 1));
+  if (counted_range(n)) return;
+  const double start = n.known_real(0, "the start");
+  const double limit = n.known_real(1, "the limit");
+  const double delta = n.known_real(2, "the step");
+  const double count = std::ceil((limit - start) / delta);
+  if (delta == 0 || !(count <= static_cast<double>(kMostElements)))
+    n.refuse("the range has no end, or more than 2^24 elements");
+  const ValueId first = n.reshape(n.input(0), {});
+  const ValueId step = n.reshape(n.input(2), {});
+  n.set_output(
+      0, n.emit("ramp", {first, step}, {{"count", static_cast<int64_t>(std::max(count, 0.0))}}));
+}
 
 std::span<const OnnxOp> generator_rows() {
   return kGeneratorsRows;

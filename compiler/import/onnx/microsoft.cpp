@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of the domain com.microsoft that onnxruntime's optimizer writes: activations with a
-// bias, norms with a skip, embeddings, products of scaled or packed operands.
+// bias, norms with a skip, embeddings, products of scaled or packed operands; and those that are
+// ones of ONNX.
 #include <array>
 
 #include "compiler/import/onnx/microsoft_fused.h"
@@ -12,6 +13,11 @@ namespace rlx::onnx_import {
 void quantize(NodeReader& n, const OnnxOp& row);                // quantize.cpp
 void dequantize(NodeReader& n, const OnnxOp& row);              // quantize.cpp
 void dynamic_quantized_lstm(NodeReader& n, const OnnxOp& row);  // recurrent.cpp
+void grid_sample(NodeReader& n, const OnnxOp& row);             // resize.cpp
+void inverse(NodeReader& n, const OnnxOp& row);                 // elimination.cpp
+void pad_by_inputs(NodeReader& n, const OnnxOp& row);           // movement.cpp
+void range(NodeReader& n, const OnnxOp& row);                   // generators.cpp
+void trilu(NodeReader& n, const OnnxOp& row);                   // movement.cpp
 
 namespace {
 
@@ -248,12 +254,15 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"FusedMatMul", fused_matmul},
     OnnxOp{"GatherBlockQuantized", gather_blocks},
     OnnxOp{"Gelu", gelu_of_sum, "gelu"},
+    OnnxOp{"GridSample", grid_sample},
     OnnxOp{"GroupNorm", channels_last_group_norm},
+    OnnxOp{"Inverse", inverse},
     OnnxOp{"MatMulIntegerToFloat", matmul_integer_to_float},
     OnnxOp{"MatMulNBits", matmul_nbits},
     OnnxOp{"NhwcConv", nhwc_conv},
     OnnxOp{"NhwcFusedConv", nhwc_conv},
     OnnxOp{"NhwcMaxPool", nhwc_max_pool},
+    OnnxOp{"Pad", pad_by_inputs},
     OnnxOp{"QGemm", quantized_gemm},
     OnnxOp{"QLinearAdd", quantized_binary, "add"},
     OnnxOp{"QLinearAveragePool", quantized_average_pool, "pool"},
@@ -268,11 +277,13 @@ constexpr std::array kMicrosoftRows = {
     OnnxOp{"QLinearWhere", quantized_where},
     OnnxOp{"QuantizeLinear", quantize},
     OnnxOp{"QuickGelu", quick_gelu},
+    OnnxOp{"Range", range},
     OnnxOp{"RotaryEmbedding", packed_rotary},
     OnnxOp{"SimplifiedLayerNormalization", simplified_norm},
     OnnxOp{"SkipGroupNorm", channels_last_group_norm},
     OnnxOp{"SkipLayerNormalization", skip_norm, "layer_norm"},
     OnnxOp{"SkipSimplifiedLayerNormalization", skip_norm, "rms_norm"},
+    OnnxOp{"Trilu", trilu},
 };
 
 }  // namespace

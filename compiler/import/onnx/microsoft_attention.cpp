@@ -81,6 +81,22 @@ void take_mask(NodeReader& n, size_t input, FusedHeads& o, const Dim& keys) {
   }
 }
 
+// The end of each sequence's keys, then the begin of each.
+void take_ends_and_begins(NodeReader& n, size_t input, FusedHeads& o, const Dim& keys) {
+  const Dim batch = n.type(o.q).shape[0];
+  const DType dtype = n.dtype(input);
+  const auto half = [&](const Dim& start) {
+    const ValueId part =
+        n.emit("slice", {n.input(input)},
+               {{"axes", Ints{0}}, {"starts", Ints{start}}, {"ends", Ints{start + batch}}});
+    return n.reshape(part, {batch, 1});
+  };
+  const ValueId places =
+      n.emit("ramp", {n.scalar(dtype, 0), n.scalar(dtype, 1)}, {{"count", int64_t{keys}}});
+  o.mask =
+      n.emit("logical_and", {n.emit("lt", {places, half(0)}), n.emit("ge", {places, half(batch)})});
+}
+
 void take_bias(NodeReader& n, size_t input, FusedHeads& o) {
   if (!n.has_input(input)) return;
   if (n.rank(input) != 4)
@@ -128,7 +144,11 @@ void packed_attention(NodeReader& n, const OnnxOp&) {
     keys = keys + past[3];
   }
   if (n.wants_output(1)) n.set_output(1, n.emit("stack", {o.k, o.v}, {{"axis", int64_t{0}}}));
-  take_mask(n, kMask, o, keys);
+  if (n.has_input(kMask) && n.shape(kMask) == Shape{n.type(o.q).shape[0] * 2}) {
+    take_ends_and_begins(n, kMask, o, keys);
+  } else {
+    take_mask(n, kMask, o, keys);
+  }
   take_bias(n, kScores, o);
   o.is_causal = n.integer("unidirectional", 0) != 0;
   set_attention(n, o, attributes_of(n, o));

@@ -151,11 +151,6 @@ class ModelImporter {
                                               std::to_string(taken) + ", wanted one");
     }
     if (!model_->has_graph()) error(DiagCode::BadField, "the model has no graph");
-    for (const auto& tensor : model_->graph().sparse_initializer()) {
-      error(DiagCode::UnsupportedOp,
-            "initializer " + in_quotes(tensor.values().name()) + " is sparse",
-            "store it as a dense tensor");
-    }
   }
 
   // Before anything is put in place: the node with which the model passes the limit.
@@ -244,21 +239,31 @@ class ModelImporter {
 
   void import_initializers(const onnx::GraphProto& graph, Scope& scope) {
     std::set<std::string_view> seen;
-    for (const onnx::TensorProto& tensor : graph.initializer()) {
-      if (is_full()) return;
-      const std::string what = "initializer " + in_quotes(tensor.name());
-      try {
-        if (!seen.insert(tensor.name()).second)
-          throw Refusal{.code = DiagCode::DuplicateName, .message = what + " is given twice"};
-        ConstantTensor decoded = tensors_.decode(tensor, model_, what);
-        const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
-        const ValueId id = builder_.add_constant(tensor.name(), std::move(decoded.type),
-                                                 std::move(decoded.data), is_param);
-        if (decoded.stand_in != nullptr) builder_.mark_stand_in(id, decoded.stand_in);
-        scope.values[tensor.name()] = id;
-      } catch (const Refusal& refusal) {
-        error(refusal.code, refusal.message, refusal.hint);
-      }
+    for (const onnx::TensorProto& tensor : graph.initializer())
+      import_initializer(tensor.name(), tensor, seen, scope);
+    // These are no defaults of inputs.
+    for (const onnx::ValueInfoProto& input : graph.input()) seen.insert(input.name());
+    for (const onnx::SparseTensorProto& tensor : graph.sparse_initializer())
+      import_initializer(tensor.values().name(), tensor, seen, scope);
+  }
+
+  // `seen`: names that are taken.
+  template <typename TensorMessage>
+  void import_initializer(const std::string& name, const TensorMessage& tensor,
+                          std::set<std::string_view>& seen, Scope& scope) {
+    if (is_full()) return;
+    const std::string what = "initializer " + in_quotes(name);
+    try {
+      if (!seen.insert(name).second)
+        throw Refusal{.code = DiagCode::DuplicateName, .message = what + " is given twice"};
+      ConstantTensor decoded = tensors_.decode(tensor, model_, what);
+      const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
+      const ValueId id =
+          builder_.add_constant(name, std::move(decoded.type), std::move(decoded.data), is_param);
+      if (decoded.stand_in != nullptr) builder_.mark_stand_in(id, decoded.stand_in);
+      scope.values[name] = id;
+    } catch (const Refusal& refusal) {
+      error(refusal.code, refusal.message, refusal.hint);
     }
   }
 
@@ -721,6 +726,9 @@ class ModelImporter {
       if (found == nullptr) {
         error(DiagCode::UnknownValue,
               "output " + in_quotes(output.name()) + " is defined by nothing");
+      } else if (found->has_value() && builder_.is_none(**found)) {
+        error(DiagCode::UnsupportedOp,
+              "output " + in_quotes(output.name()) + " is an optional value that holds none");
       } else if (found->has_value() && builder_.sequence(**found) != nullptr) {
         error(DiagCode::UnsupportedOp, "output " + in_quotes(output.name()) + " is a sequence",
               "make its elements outputs, or join them with ConcatFromSequence");

@@ -9,6 +9,10 @@
 #include "compiler/import/onnx/stand_ins.h"
 
 namespace rlx::onnx_import {
+
+void pad_by_inputs(NodeReader& n, const OnnxOp& row);
+void trilu(NodeReader& n, const OnnxOp& row);
+
 namespace {
 
 void concat(NodeReader& n, const OnnxOp&) {
@@ -331,20 +335,12 @@ void padded_with_given(NodeReader& n, Attributes attributes) {
 }
 
 // Pads as attributes, since opset 11 as inputs.
-void pad(NodeReader& n, const OnnxOp&) {
-  if (n.opset() >= 11 && n.text("mode", "constant") == "constant" && padded_to_size(n)) return;
-  Attributes attributes = {{"mode", n.text("mode", "constant")}};
-  if (n.opset() >= 11) {
-    attributes.emplace("pads", n.known_ints(1, "the pads"));
-    if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
-    if (n.has_input(2) && n.builder().known(n.input(2)) == nullptr)
-      return padded_with_given(n, std::move(attributes));
-    if (n.has_input(2)) attributes.emplace("value", n.known_real(2, "the value"));
-  } else {
-    attributes.emplace("pads", n.required_integers("pads"));
-    attributes.emplace("value", n.real("value", 0));
-  }
-  n.set_output(0, n.emit("pad", {n.input(0)}, std::move(attributes)));
+void pad(NodeReader& n, const OnnxOp& row) {
+  if (n.opset() >= 11) return pad_by_inputs(n, row);
+  n.set_output(0, n.emit("pad", {n.input(0)},
+                         {{"mode", n.text("mode", "constant")},
+                          {"pads", n.required_integers("pads")},
+                          {"value", n.real("value", 0)}}));
 }
 
 void depth_to_space(NodeReader& n, const OnnxOp&) {
@@ -377,11 +373,6 @@ void reverse_sequence(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("reverse_sequence", {n.input(0), n.input(1)},
                          {{"batch_axis", n.integer("batch_axis", 1)},
                           {"time_axis", n.integer("time_axis", 0)}}));
-}
-
-void trilu(NodeReader& n, const OnnxOp&) {
-  const int64_t k = n.has_input(1) ? n.known_int(1, "the diagonal k") : 0;
-  n.set_output(0, n.emit("trilu", {n.input(0)}, {{"upper", n.integer("upper", 1) != 0}, {"k", k}}));
 }
 
 // Values that are known become attributes; others are chosen element by element.
@@ -456,6 +447,23 @@ constexpr std::array kMovementRows = {
 };
 
 }  // namespace
+
+// A value that is known becomes an attribute.
+void pad_by_inputs(NodeReader& n, const OnnxOp&) {
+  const std::string mode = n.text("mode", "constant");
+  if (mode == "constant" && padded_to_size(n)) return;
+  Attributes attributes = {{"mode", mode}, {"pads", n.known_ints(1, "the pads")}};
+  if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
+  if (n.has_input(2) && n.builder().known(n.input(2)) == nullptr)
+    return padded_with_given(n, std::move(attributes));
+  if (n.has_input(2)) attributes.emplace("value", n.known_real(2, "the value"));
+  n.set_output(0, n.emit("pad", {n.input(0)}, std::move(attributes)));
+}
+
+void trilu(NodeReader& n, const OnnxOp&) {
+  const int64_t k = n.has_input(1) ? n.known_int(1, "the diagonal k") : 0;
+  n.set_output(0, n.emit("trilu", {n.input(0)}, {{"upper", n.integer("upper", 1) != 0}, {"k", k}}));
+}
 
 std::span<const OnnxOp> movement_rows() {
   return kMovementRows;

@@ -43,11 +43,13 @@ bool NodeReader::has_input(size_t i) const {
 ValueId NodeReader::input(size_t i) const {
   const ValueId id = any_input(i);
   if (model_.builder.sequence(id) == nullptr) return id;
+  expect_value(i);
   refuse("input " + std::to_string(i) + " is a sequence, wanted a tensor",
          "take an element with SequenceAt, or join them with ConcatFromSequence");
 }
 
 const Builder::Sequence& NodeReader::sequence(size_t i) const {
+  expect_value(i);
   if (const Builder::Sequence* found = model_.builder.sequence(any_input(i))) return *found;
   refuse("input " + std::to_string(i) + " is a tensor, wanted a sequence");
 }
@@ -57,6 +59,11 @@ ValueId NodeReader::any_input(size_t i) const {
   throw Refusal{.code = DiagCode::BadArity,
                 .message = "input " + std::to_string(i) + " is missing",
                 .hint = ""};
+}
+
+void NodeReader::expect_value(size_t i) const {
+  if (model_.builder.is_none(any_input(i)))
+    refuse("input " + std::to_string(i) + " is an optional value that holds none");
 }
 
 std::optional<ValueId> NodeReader::optional_input(size_t i) const {
@@ -244,6 +251,13 @@ const onnx::TensorProto* NodeReader::tensor(std::string_view name) {
   return &found->t();
 }
 
+const onnx::SparseTensorProto* NodeReader::sparse_tensor(std::string_view name) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return nullptr;
+  check_kind(*found, onnx::AttributeProto::SPARSE_TENSOR);
+  return &found->sparse_tensor();
+}
+
 int64_t NodeReader::axis(int64_t axis, int64_t rank) const {
   if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
   throw Refusal{.code = DiagCode::BadAxis,
@@ -292,7 +306,14 @@ ValueId NodeReader::scalar(DType dtype, double value) {
 }
 
 ValueId NodeReader::decode(const onnx::TensorProto& tensor, const std::string& what) {
-  ConstantTensor decoded = model_.tensors.decode(tensor, model_.owner, what);
+  return add_decoded(model_.tensors.decode(tensor, model_.owner, what));
+}
+
+ValueId NodeReader::decode(const onnx::SparseTensorProto& tensor, const std::string& what) {
+  return add_decoded(model_.tensors.decode(tensor, model_.owner, what));
+}
+
+ValueId NodeReader::add_decoded(ConstantTensor decoded) {
   const ValueId id =
       builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
   if (decoded.stand_in != nullptr) builder().mark_stand_in(id, decoded.stand_in);

@@ -3,6 +3,7 @@
 // known before the run, throws a Refusal that says so.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,9 +49,14 @@ class NodeReader {
   ValueId input(size_t i) const;
   [[nodiscard]] std::optional<ValueId> optional_input(size_t i) const;
   // What is read as this input from here on.
-  void replace_input(size_t i, ValueId id) { inputs_.at(i) = id; }
+  void replace_input(size_t i, ValueId id) {
+    inputs_.resize(std::max(inputs_.size(), i + 1));
+    inputs_[i] = id;
+  }
   // A tensor or a sequence.
   [[nodiscard]] ValueId any_input(size_t i) const;
+  // Refuses an input that is an optional value without one.
+  void expect_value(size_t i) const;
   [[nodiscard]] const Builder::Sequence& sequence(size_t i) const;
   [[nodiscard]] const TensorType& type(ValueId id) const { return model_.builder.type(id); }
   [[nodiscard]] const Shape& shape(size_t i) const { return type(input(i)).shape; }
@@ -89,6 +95,7 @@ class NodeReader {
   int64_t required_integer(std::string_view name);
   Ints required_integers(std::string_view name);
   const onnx::TensorProto* tensor(std::string_view name);
+  const onnx::SparseTensorProto* sparse_tensor(std::string_view name);
   const onnx::AttributeProto* attribute(std::string_view name);  // any; counts as read
   // An axis in [-rank, rank), made non-negative.
   int64_t axis(int64_t axis, int64_t rank) const;
@@ -112,6 +119,7 @@ class NodeReader {
   ValueId constant_reals(DType dtype, Shape shape, Floats values);
   ValueId scalar(DType dtype, double value);
   ValueId decode(const onnx::TensorProto& tensor, const std::string& what);
+  ValueId decode(const onnx::SparseTensorProto& tensor, const std::string& what);
 
   // Shorthands.
   ValueId cast(ValueId x, DType to);  // nothing where it has that type
@@ -127,6 +135,7 @@ class NodeReader {
  private:
   // As known; not of codes.
   const Tensor& known_numbers(size_t i, const std::string& what);
+  ValueId add_decoded(ConstantTensor decoded);
 
   ModelContext& model_;
   const onnx::NodeProto& proto_;

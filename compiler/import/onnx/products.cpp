@@ -9,7 +9,7 @@
 namespace rlx::onnx_import {
 
 void einsum(NodeReader& n, const OnnxOp& row);       // einsum.cpp
-void determinant(NodeReader& n, const OnnxOp& row);  // determinant.cpp
+void determinant(NodeReader& n, const OnnxOp& row);  // elimination.cpp
 
 namespace {
 

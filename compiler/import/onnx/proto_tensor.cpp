@@ -53,11 +53,17 @@ constexpr std::array<TypeRow, 29> kTypes = {{{"undefined", {}},
                                              {"float6e2m3", {}},
                                              {"float6e3m2", {}}}};
 
+constexpr uint64_t kMostSparseBytes = uint64_t{1} << 28;
+
 constexpr std::array kStandIns = {
-    StandIn{"uint16", DType::i32, 16, 0, 65535}, StandIn{"uint4", DType::u8, 4, 0, 15},
-    StandIn{"int4", DType::i8, 4, -8, 7},        StandIn{"uint2", DType::u8, 2, 0, 3},
-    StandIn{"int2", DType::i8, 2, -2, 1},        StandIn{"float4e2m1", DType::f8e4m3, 4},
+    StandIn{"uint16", DType::i32, 16, 0, 65535},
+    StandIn{"uint4", DType::u8, 4, 0, 15},
+    StandIn{"int4", DType::i8, 4, -8, 7},
+    StandIn{"uint2", DType::u8, 2, 0, 3},
+    StandIn{"int2", DType::i8, 2, -2, 1},
+    StandIn{"float4e2m1", DType::f8e4m3, 4},
     StandIn{"float8e8m0", DType::bf16, 8},
+    StandIn{.name = "uint64", .dtype = DType::i64, .bits = 64, .is_bits = true},
 };
 
 [[noreturn]] void fail(DiagCode code, const std::string& message, std::string hint = {}) {
@@ -92,6 +98,8 @@ std::vector<std::byte> typed_bytes(const onnx::TensorProto& tensor, uint32_t byt
       return narrowed(tensor.int64_data(), 8);
     case onnx::TensorProto::UINT32:
       return narrowed(tensor.uint64_data(), 4);
+    case onnx::TensorProto::UINT64:
+      return narrowed(tensor.uint64_data(), 8);
     default:
       return narrowed(tensor.int32_data(), bytes_each);
   }
@@ -171,8 +179,51 @@ uint64_t number_of(const onnx::TensorProto& tensor, std::string_view key, uint64
   return value;
 }
 
-Shape shape_of(const onnx::TensorProto& tensor) {
-  return {tensor.dims().begin(), tensor.dims().end()};
+template <typename Proto>
+TensorType type_of(DType dtype, const Proto& tensor, const std::string& what) {
+  TensorType type{dtype, {tensor.dims().begin(), tensor.dims().end()}};
+  for (const int64_t dim : type.shape) {
+    if (dim < 0) fail(DiagCode::BadShape, what + " has the dim " + std::to_string(dim));
+  }
+  if (const auto fault = type_fault(type)) fail(DiagCode::Limit, what + " " + *fault);
+  return type;
+}
+
+// Of i64, as memory of any alignment.
+int64_t integer_at(std::span<const std::byte> bytes, size_t i) {
+  int64_t value = 0;
+  std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+  return value;
+}
+
+// The places of a sparse tensor's values in all of its elements, which rise: as they are written,
+// or as an index along each axis.
+std::vector<size_t> places_of(const ConstantTensor& indices, const Shape& shape, int64_t count,
+                              const std::string& what) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  const bool is_flat = indices.type.shape == Shape{count};
+  if (indices.type.dtype != DType::i64 || (!is_flat && indices.type.shape != Shape{count, rank}))
+    fail(DiagCode::BadShape, what + " has " + std::to_string(count) + " values and indices of " +
+                                 to_string(indices.type) + ", wanted i64" +
+                                 to_string(Shape{count}) + " or i64" +
+                                 to_string(Shape{count, rank}));
+  const Shape sizes = is_flat ? Shape{element_count(shape)} : shape;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    size_t place = 0;
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      const int64_t index = integer_at(indices.data.bytes, i * sizes.size() + axis);
+      const int64_t size = sizes[axis];
+      if (index < 0 || index >= size)
+        fail(DiagCode::BadField, what + " has the index " + std::to_string(index) + " along " +
+                                     std::to_string(size) + " elements");
+      place = place * static_cast<size_t>(size) + static_cast<size_t>(index);
+    }
+    if (!places.empty() && place <= places.back())
+      fail(DiagCode::BadField, what + " has indices that do not rise");
+    places.push_back(place);
+  }
+  return places;
 }
 
 }  // namespace
@@ -232,12 +283,8 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
   const StandIn* stand_in = stand_in_of(tensor.data_type());
   ConstantTensor result;
   result.stand_in = stand_in;
-  result.type.dtype = stand_in != nullptr ? stand_in->dtype : dtype_of(tensor.data_type(), what);
-  result.type.shape = shape_of(tensor);
-  for (const int64_t dim : result.type.shape) {
-    if (dim < 0) fail(DiagCode::BadShape, what + " has the dim " + std::to_string(dim));
-  }
-  if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
+  result.type = type_of(stand_in != nullptr ? stand_in->dtype : dtype_of(tensor.data_type(), what),
+                        tensor, what);
   if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
   const bool is_external = tensor.data_location() == onnx::TensorProto::EXTERNAL;
   if (filled_fields(tensor) + int{is_external} > 1)
@@ -261,7 +308,41 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                  std::to_string(result.data.bytes.size()));
   }
   if (result.type.dtype == DType::bool_) result.data = normalised(result.data);
-  if (stand_in != nullptr) result.data = owned(unpacked(*stand_in, result.data.bytes, count));
+  if (stand_in != nullptr && !stand_in->is_bits)
+    result.data = owned(unpacked(*stand_in, result.data.bytes, count));
+  return result;
+}
+
+ConstantTensor TensorDecoder::decode(const onnx::SparseTensorProto& tensor,
+                                     const std::shared_ptr<const void>& owner,
+                                     const std::string& what) {
+  const ConstantTensor values = decode(tensor.values(), owner, "the values of " + what);
+  if (values.type.shape.size() != 1)
+    fail(DiagCode::BadShape, what + " has values of " + to_string(values.type) + ", wanted rank 1");
+  ConstantTensor result;
+  result.stand_in = values.stand_in;
+  result.type = type_of(values.type.dtype, tensor, what);
+  if (values.stand_in != nullptr && values.stand_in->name == "float8e8m0")
+    fail(DiagCode::UnknownDtype, what + " is sparse, of float8e8m0, which has no zero");
+  std::vector<size_t> places;
+  if (tensor.has_indices() || values.type.shape[0] != 0)
+    places = places_of(decode(tensor.indices(), owner, "the indices of " + what), result.type.shape,
+                       values.type.shape[0], what);
+  const auto size_bytes = static_cast<uint64_t>(byte_size(result.type));
+  if (size_bytes > kMostSparseBytes - sparse_bytes_)
+    fail(DiagCode::Limit,
+         what + " of type " + to_string(result.type) + " has " + std::to_string(size_bytes) +
+             " bytes with its zeros; a model's sparse tensors may have " +
+             std::to_string(kMostSparseBytes) + ", and others have " +
+             std::to_string(sparse_bytes_),
+         "store it as a dense tensor");
+  sparse_bytes_ += size_bytes;
+  std::vector<std::byte> bytes(size_bytes);
+  const size_t bytes_each = block_bytes(result.type.dtype);
+  for (size_t i = 0; i < places.size(); ++i)
+    std::memcpy(bytes.data() + places[i] * bytes_each, values.data.bytes.data() + i * bytes_each,
+                bytes_each);
+  result.data = owned(std::move(bytes));
   return result;
 }
 

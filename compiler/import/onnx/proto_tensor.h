@@ -21,7 +21,8 @@ DType dtype_of(int64_t onnx_type, const std::string& what);
 std::string onnx_type_name(int64_t onnx_type);
 
 // An element type of ONNX that rlx does not have, and one that holds its values: that stands for it
-// in constants and, of integers, between QuantizeLinear and DequantizeLinear.
+// in constants and, of integers, between QuantizeLinear and DequantizeLinear. Or one of the same
+// bits, which are another number where the first is set: what reads bits may compute with it.
 struct StandIn {
   std::string_view name;  // as ONNX writes it
   DType dtype;
@@ -29,6 +30,7 @@ struct StandIn {
   // Of integers; floats have none.
   double least = 0;
   double most = 0;
+  bool is_bits = false;
 };
 
 // By the number of the type; nullptr where nothing stands for it.
@@ -48,11 +50,16 @@ class TensorDecoder {
   // `owner` keeps `tensor` alive as long as the bytes are. Throws Refusal.
   ConstantTensor decode(const onnx::TensorProto& tensor, const std::shared_ptr<const void>& owner,
                         const std::string& what);
+  // With the zeros that the file leaves out, which all such tensors of a model together may have
+  // 2^28 bytes of.
+  ConstantTensor decode(const onnx::SparseTensorProto& tensor,
+                        const std::shared_ptr<const void>& owner, const std::string& what);
 
  private:
   HostBytes external(const onnx::TensorProto& tensor, uint64_t size_bytes, const std::string& what);
 
   ModelFolder folder_;
+  uint64_t sparse_bytes_ = 0;  // of what was sparse
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 

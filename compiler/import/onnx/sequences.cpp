@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences and optional values: lists of tensors that are known in length while the model is
-// imported, so that their operators only rearrange names. An optional value is what it holds.
+// imported, so that their operators only rearrange names. An optional value is what it holds, or
+// one that holds none.
 #include <algorithm>
 #include <array>
 
@@ -96,26 +97,31 @@ void concat_from_sequence(NodeReader& n, const OnnxOp&) {
                          {{"axis", n.required_integer("axis")}}));
 }
 
-void optional(NodeReader& n, const OnnxOp&) {
-  n.attribute("type");
-  if (!n.has_input(0)) n.refuse("an optional value that holds none is not supported");
-  n.set_output(0, n.any_input(0));
-}
-
-void optional_has_element(NodeReader& n, const OnnxOp&) {
-  n.set_output(0, n.constant_ints(DType::bool_, {}, {n.has_input(0) ? 1 : 0}));
-}
-
 void same_value(NodeReader& n, const OnnxOp& row) {
   const ValueId id = n.any_input(0);
   n.set_output(0, n.builder().sequence(id) != nullptr ? id : n.emit(row.target, {id}));
+}
+
+void optional(NodeReader& n, const OnnxOp&) {
+  n.attribute("type");
+  n.set_output(0, n.has_input(0) ? n.any_input(0) : n.builder().add_none());
+}
+
+void optional_has_element(NodeReader& n, const OnnxOp&) {
+  const bool has_element = n.has_input(0) && !n.builder().is_none(n.any_input(0));
+  n.set_output(0, n.constant_ints(DType::bool_, {}, {has_element ? 1 : 0}));
+}
+
+void optional_get_element(NodeReader& n, const OnnxOp& row) {
+  n.expect_value(0);
+  same_value(n, row);
 }
 
 constexpr std::array kSequenceRows = {
     OnnxOp{"ConcatFromSequence", concat_from_sequence},
     OnnxOp{"Identity", same_value, "identity"},
     OnnxOp{"Optional", optional},
-    OnnxOp{"OptionalGetElement", same_value, "identity"},
+    OnnxOp{"OptionalGetElement", optional_get_element, "identity"},
     OnnxOp{"OptionalHasElement", optional_has_element},
     OnnxOp{"SequenceAt", sequence_at},
     OnnxOp{"SequenceConstruct", sequence_construct},

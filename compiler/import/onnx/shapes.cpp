@@ -123,6 +123,8 @@ void expand(NodeReader& n, const OnnxOp&) {
 void constant(NodeReader& n, const OnnxOp&) {
   if (const onnx::TensorProto* tensor = n.tensor("value")) {
     n.set_output(0, n.decode(*tensor, "the value"));
+  } else if (const onnx::SparseTensorProto* sparse = n.sparse_tensor("sparse_value")) {
+    n.set_output(0, n.decode(*sparse, "the value"));
   } else if (n.has("value_float")) {
     n.set_output(0, n.scalar(DType::f32, n.real("value_float", 0)));
   } else if (n.has("value_int")) {
@@ -133,8 +135,10 @@ void constant(NodeReader& n, const OnnxOp&) {
   } else if (n.has("value_ints")) {
     const Ints values = n.integers("value_ints", {});
     n.set_output(0, n.constant_ints(DType::i64, {static_cast<int64_t>(values.size())}, values));
+  } else if (n.has("value_string") || n.has("value_strings")) {
+    n.refuse("its value is of strings, which rlx has not");
   } else {
-    n.refuse("its value is sparse or of strings");
+    n.refuse("it has no value");
   }
 }
 

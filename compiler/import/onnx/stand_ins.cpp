@@ -17,8 +17,9 @@ constexpr uint32_t kAll = ~uint32_t{0};
 // Results whose elements are elements of inputs, or lie between them.
 struct Move {
   OpId op;
-  uint32_t operands = 1;  // bits: the inputs that they are of
-  size_t results = 1;     // so many first ones
+  uint32_t operands = 1;    // bits: the inputs that they are of
+  size_t results = 1;       // so many first ones
+  bool is_ordered = false;  // by the size of numbers
 };
 
 constexpr size_t kEach = ~size_t{0};
@@ -53,21 +54,26 @@ constexpr std::array kMoves = {
     Move{.op = OpId::scatter_elements, .operands = 0b101},
     Move{.op = OpId::scatter_nd, .operands = 0b101},
     Move{.op = OpId::where, .operands = 0b110},
-    Move{OpId::clamp},
-    Move{.op = OpId::max, .operands = kAll},
-    Move{.op = OpId::min, .operands = kAll},
-    Move{OpId::reduce_max},
-    Move{OpId::reduce_min},
-    Move{OpId::topk},
-    Move{OpId::sort},
-    Move{OpId::unique},
+    Move{.op = OpId::clamp, .is_ordered = true},
+    Move{.op = OpId::max, .operands = kAll, .is_ordered = true},
+    Move{.op = OpId::min, .operands = kAll, .is_ordered = true},
+    Move{.op = OpId::reduce_max, .is_ordered = true},
+    Move{.op = OpId::reduce_min, .is_ordered = true},
+    Move{.op = OpId::topk, .is_ordered = true},
+    Move{.op = OpId::sort, .is_ordered = true},
+    Move{.op = OpId::unique, .is_ordered = true},
     Move{OpId::compress},
     Move{OpId::masked_select},
     Move{.op = OpId::bitwise_and, .operands = kAll},
     Move{.op = OpId::bitwise_or, .operands = kAll},
     Move{.op = OpId::bitwise_xor, .operands = kAll},
-    Move{OpId::shift_right},
+    Move{.op = OpId::shift_right, .is_ordered = true},
 };
+
+// What gives the same bits of all bits, and what reads them.
+constexpr std::array kBitMoves = {OpId::bitwise_not, OpId::shift_left};
+constexpr std::array kBitReaders = {OpId::eq, OpId::ne, OpId::nonzero, OpId::shape_of,
+                                    OpId::size_of};
 
 // What reads elements as numbers, places or signs and gives something else.
 constexpr std::array kReaders = {
@@ -119,6 +125,30 @@ const StandIn* of_operands(Builder& builder, const Move& move, const Inputs& inp
   return found;
 }
 
+std::vector<const StandIn*> bits_of_results(Builder& builder, std::string_view op,
+                                            const Inputs& inputs, const Attributes& attributes,
+                                            const StandIn& read, size_t output_count) {
+  std::vector<const StandIn*> results(output_count, nullptr);
+  const auto is_op = [op](OpId row) { return op == row; };
+  const auto move = std::ranges::find_if(kMoves, [op](const Move& row) { return op == row.op; });
+  const bool is_move = move != kMoves.end() && !move->is_ordered && !adds_up(attributes);
+  if (is_move || std::ranges::any_of(kBitMoves, is_op)) {
+    const Move row = is_move ? *move : Move{.op = OpId::bitwise_not};
+    // Otherwise what is moved is something else, and the bits are its places.
+    if (const StandIn* const moved = of_operands(builder, row, inputs)) {
+      std::fill_n(results.begin(), std::min(row.results, output_count), moved);
+      return results;
+    }
+  }
+  const auto to = attributes.find("to");
+  const bool is_cast =
+      op == OpId::cast && has_bits(*dtype_from_name(std::get<std::string>(to->second)));
+  if (is_cast || std::ranges::any_of(kBitReaders, is_op)) return results;
+  throw Refusal{
+      .message = "it computes with " + std::string(read.name) + ", of which rlx has the bits alone",
+      .hint = "cast to int64 before it, where no number is 2^63 or more"};
+}
+
 }  // namespace
 
 std::vector<const StandIn*> stand_ins_of_results(Builder& builder, std::string_view op,
@@ -130,6 +160,7 @@ std::vector<const StandIn*> stand_ins_of_results(Builder& builder, std::string_v
     if (input && read == nullptr) read = builder.stand_in(*input);
   }
   if (read == nullptr) return results;
+  if (read->is_bits) return bits_of_results(builder, op, inputs, attributes, *read, output_count);
   const auto move = std::ranges::find_if(kMoves, [op](const Move& row) { return op == row.op; });
   if (move != kMoves.end() && !adds_up(attributes)) {
     const StandIn* const moved = of_operands(builder, *move, inputs);

@@ -10,6 +10,11 @@
 
 namespace rlx::onnx_import {
 
+// Whether numbers of a type are cast as their bits are.
+inline bool has_bits(DType dtype) {
+  return is_integer(dtype) || dtype == DType::bool_;
+}
+
 // By result; nullptr: it stands for its own type. A node that moves elements, or takes the larger
 // or smaller ones, gives what it reads; one that reads them as numbers gives numbers. Throws
 // Refusal of any other: what does not fit the type would not be cut off.
