@@ -12,6 +12,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/control_flow.h"
 #include "compiler/import/onnx/extensions.h"
+#include "compiler/import/onnx/input_dims.h"
 #include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/refusal.h"
@@ -786,15 +787,6 @@ class ModelImporter {
 };
 
 }  // namespace
-
-bool is_open_dim(const onnx::TensorShapeProto::Dimension& dim) {
-  return !dim.has_dim_value() || dim.dim_value() == -1;
-}
-
-std::string symbol_of_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
-                          int axis) {
-  return dim.dim_param().empty() ? input + "." + std::to_string(axis) : dim.dim_param();
-}
 
 OnnxResult import_model(const std::shared_ptr<const onnx::ModelProto>& model,
                         const std::string& file, const OnnxOptions& options,

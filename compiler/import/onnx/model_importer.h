@@ -10,13 +10,6 @@
 
 namespace rlx::onnx_import {
 
-// True where a dim of an input has no size: a symbol, nothing, or the -1 of older exporters.
-bool is_open_dim(const onnx::TensorShapeProto::Dimension& dim);
-
-// The name of a symbolic dim of an input: the model's own, or "input.axis".
-std::string symbol_of_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
-                          int axis);
-
 // Every symbol is bound by the options. With options.keep_symbols nodes that follow from shapes
 // stay nodes of the graph, so that they follow from other shapes too.
 OnnxResult import_model(const std::shared_ptr<const onnx::ModelProto>& model,

@@ -14,6 +14,7 @@
 #include "compiler/import/impossible_branch.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/fit_dims.h"
+#include "compiler/import/onnx/input_dims.h"
 #include "compiler/support/dim_expression.h"
 
 namespace rlx::onnx_import {
