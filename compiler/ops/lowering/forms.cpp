@@ -102,11 +102,14 @@ constexpr int64_t kLeastTile = 8;  // no tile is smaller
 // Calls visit(value) for the size at each combination of its symbols' values; false where there
 // are more than `most` of these.
 bool visit_values(const Dim& size, int64_t most, const std::function<void(int64_t)>& visit) {
+  const auto count_of = [](const FreeSymbol& symbol) {
+    return (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+  };
   std::map<uint32_t, FreeSymbol> symbols;
   for_each_symbol(size, [&](const FreeSymbol& symbol) { symbols.emplace(symbol.index, symbol); });
   int64_t combinations = 1;
   for (const auto& [index, symbol] : symbols) {
-    const int64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+    const int64_t count = count_of(symbol);
     if (count > most / combinations) return false;
     combinations *= count;
   }
@@ -114,7 +117,7 @@ bool visit_values(const Dim& size, int64_t most, const std::function<void(int64_
     int64_t rest = combination;
     std::map<uint32_t, int64_t> values;
     for (const auto& [index, symbol] : symbols) {
-      const int64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+      const int64_t count = count_of(symbol);
       values[index] = symbol.minimum + rest % count * symbol.multiple_of;
       rest /= count;
     }
@@ -133,7 +136,9 @@ std::vector<int64_t> few_sizes(const Dim& size) {
   std::sort(sizes.begin(), sizes.end(), std::greater());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   while (!sizes.empty() && sizes.back() < 1) sizes.pop_back();
-  const auto are_close = [](int64_t larger, int64_t size) { return larger - size < kLeastTile; };
+  const auto are_close = [](int64_t larger, int64_t smaller) {
+    return larger - smaller < kLeastTile;
+  };
   return std::ranges::adjacent_find(sizes, are_close) == sizes.end() ? sizes
                                                                      : std::vector<int64_t>{};
 }

@@ -55,7 +55,7 @@ constexpr std::span kWgmmaTiles = std::span(kWindowTiles).first<5>();
 constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
                                     WgmmaTile{.columns = 128, .pingpong = false},
                                     WgmmaTile{.columns = 64, .pingpong = true, .beside = true}};
-// What steps of gated pairs take against others: two layers 768, 1024 and 2048 wide, 40 to 1024
+// What steps of gated pairs take against others: four layers 768, 1024 and 2048 wide, 40 to 1024
 // lines, H200.
 constexpr double kGatedInTurn = 1.04;
 constexpr double kBeside = 1.04;
