@@ -6,7 +6,7 @@
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES tiles of depth are in flight; RLX_WARPS_M x RLX_WARPS_N warps
 //   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
 //   type of both operands; RLX_TF32 1: f32 operands count as tf32; RLX_A_WEIGHTS, RLX_B_WEIGHTS 1: the operand is there before any
-//   step runs, so it travels while the steps before this one finish; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K,
+//   step runs, so it travels while the steps before this one finish; RLX_ROW_BY_ROW 1: tiles in order of rows, not bands; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K,
 //   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel; all but RLX_K may be free sizes.
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
@@ -137,6 +137,7 @@ constexpr rlx_u32 kSharers = 1;  // no cluster: its first group does all of the 
 constexpr rlx_u32 kDepth = kSharers == 1 ? RLX_K : RLX_SPLIT_K;  // of a group, at most
 constexpr rlx_u32 kBlocks = (kDepth + RLX_TILE_K - 1) / RLX_TILE_K;
 constexpr bool kRefill = kBlocks > kStages;  // else the whole depth is in flight at once
+constexpr bool kDepthsAreEqual = kSharers == 1 || RLX_K == RLX_SPLITS * RLX_SPLIT_K;
 // Stages in flight; refilled are the one used last, or the one before, which warpgroups may be still reading.
 constexpr rlx_u32 kBehind = RLX_WARPGROUPS ? 2 : 1;
 constexpr rlx_u32 kAhead = kRefill ? kStages - kBehind : kStages;
@@ -155,49 +156,98 @@ RLX_FN void copy_halves(rlx_u32 shared, rlx_ptr base, RLX_INDEX first, RLX_INDEX
   rlx_shared_store4(shared, words);
 }
 
-// Starts the copies of one operand's panel of the lines from `line` and the depths from `depth`; zeros beyond the array's `lines`,
-// which lie at distances of `line_stride`.
+// Copies one operand's panels, block after block of depth, each thread its pieces.
 template <typename P, bool kByLine, rlx_u32 kCopyBytes>
-RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth, rlx_u32 lines, rlx_i64 line_stride,
-                       rlx_i64 depth_stride) {
-  constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
-  constexpr rlx_u32 kLoads = (kChunks + kThreads - 1) / kThreads;
-  const bool whole_lines = lines % (kByLine ? P::kRowChunks * kChunk : P::kRows) == 0u;
-  RLX_UNROLL for (rlx_u32 load = 0; load < kLoads; ++load) {
-    const rlx_u32 index = rlx_local_index + load * kThreads;
-    if (kChunks % kThreads != 0 && index >= kChunks) break;
-    const rlx_u32 row = index / P::kRowChunks;
-    const rlx_u32 chunk = index % P::kRowChunks;
-    if constexpr (kCopyBytes == 2) {
-      const rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
-      const rlx_u32 at_depth = depth + (kByLine ? row : chunk * kChunk);
-      const rlx_u32 lines_left = at_line < lines ? lines - at_line : 0u;
-      const rlx_u32 depth_left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
-      const bool across = kByLine ? depth_left > 0u : lines_left > 0u;
-      const RLX_INDEX first = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
-      copy_halves(shared + P::at(row, chunk), base, first, RLX_INDEX(kByLine ? line_stride : depth_stride),
-                  across ? (kByLine ? lines_left : depth_left) : 0u);
-      continue;
-    }
-    RLX_UNROLL for (rlx_u32 part = 0; part < 16u; part += kCopyBytes) {
-      const rlx_u32 along = chunk * kChunk + part / kElementBytes;
-      rlx_u32 at_line = line + (kByLine ? along : row);
-      rlx_u32 at_depth = depth + (kByLine ? row : along);
-      rlx_u32 bytes = kCopyBytes;
-      if (!whole_lines) {
-        const rlx_u32 left = at_line < lines ? lines - at_line : 0u;
-        bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
-      }
-      if (RLX_K % RLX_TILE_K != 0) {
-        const rlx_u32 left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
-        bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
-      }
-      if (bytes == 0u) at_line = at_depth = 0u;
-      const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
-      rlx_copy_async<kCopyBytes>(shared + P::at(row, chunk) + part, RLX_AT(base, element, kElementBytes), bytes);
+struct PanelCopies {
+  static constexpr rlx_u32 kRowStep = kThreads / P::kRowChunks;
+  // A thread's pieces lie one below the other: what they come from and go to differs by constants.
+  static constexpr bool kInColumn = !kByLine && kCopyBytes == 16 && kThreads % P::kRowChunks == 0 && kRowStep % 8 == 0;
+  static constexpr rlx_u32 kPieces = (P::kRows * P::kRowChunks + kThreads - 1) / kThreads;
+
+  rlx_ptr base;
+  rlx_u32 line;   // of the panels' first
+  rlx_u32 depth;  // of the first block
+  rlx_u32 lines;  // of the array
+  rlx_i64 line_stride;
+  rlx_i64 depth_stride;
+  rlx_ptr source;  // in a column: of the first piece of the first block
+
+  // Before anything is copied.
+  RLX_FN void begin() {
+    if constexpr (kInColumn) {
+      const RLX_INDEX row = RLX_INDEX(line + rlx_local_index / P::kRowChunks) * RLX_INDEX(line_stride);
+      source = RLX_AT(RLX_AT(RLX_AT(base, depth, kElementBytes), rlx_local_index % P::kRowChunks, 16), row, kElementBytes);
     }
   }
-}
+
+  RLX_FN void copy(rlx_u32 shared, rlx_u32 block) const {
+    if constexpr (kInColumn) {
+      copy_column(shared, block);
+    } else {
+      copy_pieces(shared, depth + block * RLX_TILE_K);
+    }
+  }
+
+  // Lines beyond the array's stay what they were: what is made of them is not stored.
+  RLX_FN void copy_column(rlx_u32 shared, rlx_u32 block) const {
+    const rlx_u32 row = rlx_local_index / P::kRowChunks;
+    const rlx_u32 chunk = rlx_local_index % P::kRowChunks;
+    const rlx_u32 place = shared + P::at(row, chunk);
+    const bool all_exist = lines % P::kRows == 0u;
+    rlx_ptr from = source + rlx_ptr(block) * rlx_ptr(RLX_TILE_K * kElementBytes);
+    rlx_u32 bytes = 16;
+    if (RLX_K % RLX_TILE_K != 0) {
+      const rlx_u32 at_depth = depth + block * RLX_TILE_K + chunk * kChunk;
+      bytes = at_depth < rlx_u32(RLX_K) ? min(16u, (rlx_u32(RLX_K) - at_depth) * kElementBytes) : 0u;
+      if (bytes == 0u) from = source - rlx_ptr(chunk * 16u);
+    }
+    RLX_UNROLL for (rlx_u32 piece = 0; piece < kPieces; ++piece) {
+      const rlx_u32 below = piece * kRowStep;
+      const bool is_in_panel = below + kRowStep <= P::kRows || row + below < P::kRows;
+      const bool exists = is_in_panel && (all_exist || line + row + below < lines);
+      rlx_copy16_async_if(exists, place + below * P::kPitch, RLX_AT(from, below * line_stride, kElementBytes), bytes);
+    }
+  }
+
+  // Zeros beyond the array's lines.
+  RLX_FN void copy_pieces(rlx_u32 shared, rlx_u32 first_depth) const {
+    const bool whole_lines = lines % (kByLine ? P::kRowChunks * kChunk : P::kRows) == 0u;
+    RLX_UNROLL for (rlx_u32 piece = 0; piece < kPieces; ++piece) {
+      const rlx_u32 index = rlx_local_index + piece * kThreads;
+      if (P::kRows * P::kRowChunks % kThreads != 0 && index >= P::kRows * P::kRowChunks) break;
+      const rlx_u32 row = index / P::kRowChunks;
+      const rlx_u32 chunk = index % P::kRowChunks;
+      if constexpr (kCopyBytes == 2) {
+        const rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
+        const rlx_u32 at_depth = first_depth + (kByLine ? row : chunk * kChunk);
+        const rlx_u32 lines_left = at_line < lines ? lines - at_line : 0u;
+        const rlx_u32 depth_left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
+        const bool across = kByLine ? depth_left > 0u : lines_left > 0u;
+        const RLX_INDEX first = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
+        copy_halves(shared + P::at(row, chunk), base, first, RLX_INDEX(kByLine ? line_stride : depth_stride),
+                    across ? (kByLine ? lines_left : depth_left) : 0u);
+        continue;
+      }
+      RLX_UNROLL for (rlx_u32 part = 0; part < 16u; part += kCopyBytes) {
+        const rlx_u32 along = chunk * kChunk + part / kElementBytes;
+        rlx_u32 at_line = line + (kByLine ? along : row);
+        rlx_u32 at_depth = first_depth + (kByLine ? row : along);
+        rlx_u32 bytes = kCopyBytes;
+        if (!whole_lines) {
+          const rlx_u32 left = at_line < lines ? lines - at_line : 0u;
+          bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
+        }
+        if (RLX_K % RLX_TILE_K != 0) {
+          const rlx_u32 left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
+          bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
+        }
+        if (bytes == 0u) at_line = at_depth = 0u;
+        const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
+        rlx_copy_async<kCopyBytes>(shared + P::at(row, chunk) + part, RLX_AT(base, element, kElementBytes), bytes);
+      }
+    }
+  }
+};
 
 // ---- fragments ----
 
@@ -312,12 +362,13 @@ RLX_FN float sum_of(const Accumulators& acc, rlx_u32 i, rlx_u32 j, rlx_u32 e) {
 RLX_FN void multiply_block(rlx_u32 stage, WarpPlace warp, Accumulators& acc) {
 #if RLX_WARPGROUPS
   rlx_wgmma_fence();
+  const rlx_u64 a = rlx_panel_descriptor(stage + warp.m / 64u * 64u * RLX_PANEL_ROW_BYTES + warp.k * 32u);
+  const rlx_u64 b = rlx_panel_descriptor(stage + PanelA::kBytes + warp.n * RLX_PANEL_ROW_BYTES + warp.k * 32u);
   RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
-    const rlx_u32 depth_bytes = (step * RLX_WARPS_K + warp.k) * 32u;
-    const rlx_u64 a = rlx_panel_descriptor(stage + warp.m / 64u * 64u * RLX_PANEL_ROW_BYTES + depth_bytes);
-    const rlx_u64 b = rlx_panel_descriptor(stage + PanelA::kBytes + warp.n * RLX_PANEL_ROW_BYTES + depth_bytes);
+    const rlx_u32 depth_bytes = step * RLX_WARPS_K * 32u;
     using Flat = float[kWarpN / 2];
-    rlx_wgmma<kWarpN, kIsBf16>::run(reinterpret_cast<Flat&>(acc.sums), a, b, 1u);
+    rlx_wgmma<kWarpN, kIsBf16>::run(reinterpret_cast<Flat&>(acc.sums), rlx_panel_ahead(a, depth_bytes), rlx_panel_ahead(b, depth_bytes),
+                                    1u);
   }
   rlx_wgmma_commit();
 #else
@@ -345,38 +396,32 @@ RLX_FN void finish_blocks(Accumulators& acc) {
 
 // What this group multiplies: `blocks` tiles of depth.
 struct Work {
-  rlx_ptr a;
-  rlx_ptr b;
-  rlx_u32 first_m;
-  rlx_u32 first_n;
-  rlx_u32 depth_begin;
+  PanelCopies<PanelA, RLX_A_BY_LINE, RLX_A_COPY> a;
+  PanelCopies<PanelB, RLX_B_BY_LINE, RLX_B_COPY> b;
   rlx_u32 blocks;
   rlx_u32 shared;
 
-  RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % kStages * kStageBytes; }
-  RLX_FN void copy_a(rlx_u32 block) const {
-    copy_panel<PanelA, RLX_A_BY_LINE, RLX_A_COPY>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_M), RLX_A_LINE,
-                                                  RLX_A_DEPTH);
-  }
-  RLX_FN void copy_b(rlx_u32 block) const {
-    copy_panel<PanelB, RLX_B_BY_LINE, RLX_B_COPY>(stage(block) + PanelA::kBytes, b, first_n, depth_begin + block * RLX_TILE_K,
-                                                  rlx_u32(RLX_N), RLX_B_LINE, RLX_B_DEPTH);
-  }
+  // Of the first kStages blocks.
+  RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block * kStageBytes; }
+  // The stage of the block after the one of `stage`.
+  RLX_FN rlx_u32 next(rlx_u32 stage) const { return stage == shared + (kStages - 1) * kStageBytes ? shared : stage + kStageBytes; }
+  RLX_FN void copy_a(rlx_u32 stage, rlx_u32 block) const { a.copy(stage, block); }
+  RLX_FN void copy_b(rlx_u32 stage, rlx_u32 block) const { b.copy(stage + PanelA::kBytes, block); }
 };
 
 // The first panels: weights before the steps ahead have finished, the rest after. One group of copies per block.
 RLX_FN void start_copies(const Work& work) {
   RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
     if (block >= work.blocks) break;
-    if (RLX_A_WEIGHTS) work.copy_a(block);
-    if (RLX_B_WEIGHTS) work.copy_b(block);
+    if (RLX_A_WEIGHTS) work.copy_a(work.stage(block), block);
+    if (RLX_B_WEIGHTS) work.copy_b(work.stage(block), block);
   }
   rlx_wait_for_predecessors();
   if (!RLX_RELEASES_EARLY) rlx_release_successors();
   RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
     if (block < work.blocks) {
-      if (!RLX_A_WEIGHTS) work.copy_a(block);
-      if (!RLX_B_WEIGHTS) work.copy_b(block);
+      if (!RLX_A_WEIGHTS) work.copy_a(work.stage(block), block);
+      if (!RLX_B_WEIGHTS) work.copy_b(work.stage(block), block);
     }
     rlx_commit_copies();
   }
@@ -384,6 +429,8 @@ RLX_FN void start_copies(const Work& work) {
 
 // Block after block as they arrive; stages are filled again where not all blocks have their own.
 RLX_FN void multiply_in_turn(const Work& work, WarpPlace warp, Accumulators& acc) {
+  rlx_u32 stage = work.shared;
+  rlx_u32 filled = work.stage(kAhead % kStages);
   RLX_LOOP for (rlx_u32 block = 0; block < work.blocks; ++block) {
     rlx_wait_copies<kAhead - 1>();
 #if RLX_WARPGROUPS
@@ -392,11 +439,13 @@ RLX_FN void multiply_in_turn(const Work& work, WarpPlace warp, Accumulators& acc
 #endif
     rlx_barrier();
     if (kRefill && block + kAhead < work.blocks) {
-      work.copy_a(block + kAhead);
-      work.copy_b(block + kAhead);
+      work.copy_a(filled, block + kAhead);
+      work.copy_b(filled, block + kAhead);
+      filled = work.next(filled);
     }
     rlx_commit_copies();
-    multiply_block(work.stage(block), warp, acc);
+    multiply_block(stage, warp, acc);
+    stage = work.next(stage);
   }
   finish_blocks(acc);
 }
@@ -442,8 +491,9 @@ RLX_FN void start_products(rlx_u32 a, rlx_u32 b, WarpPlace warp, bool first, Sum
 // Block after block. The one before is complete in all warpgroups behind the barrier: its stage is filled again, the parts of the
 // one before that are replaced, and its sums are settled while this block's mixed products go on.
 RLX_FN void multiply_parts_in_turn(const Work& work, WarpPlace warp, Accumulators& acc) {
+  rlx_u32 a = work.shared;
+  rlx_u32 filled = work.stage(kAhead % kStages);
   RLX_LOOP for (rlx_u32 block = 0; block < work.blocks; ++block) {
-    const rlx_u32 a = work.stage(block);
     const rlx_u32 a_low = work.shared + kStages * kStageBytes + block % 2u * kPartsBytes;
     const rlx_u32 b_low = a_low + kPartsBytesA;
     const rlx_u32 b = RLX_B_BY_LINE ? b_low + kPartsBytesB : a + PanelA::kBytes;
@@ -467,10 +517,12 @@ RLX_FN void multiply_parts_in_turn(const Work& work, WarpPlace warp, Accumulator
     start_products(a, b, warp, true, acc.high);
     rlx_wgmma_commit();
     if (kRefill && block + kAhead < work.blocks) {
-      work.copy_a(block + kAhead);
-      work.copy_b(block + kAhead);
+      work.copy_a(filled, block + kAhead);
+      work.copy_b(filled, block + kAhead);
+      filled = work.next(filled);
     }
     rlx_commit_copies();
+    a = work.next(a);
   }
   rlx_wgmma_wait<0>();
   rlx_add_high(acc);
@@ -658,7 +710,6 @@ RLX_MAIN_PREFETCH {
   if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
   const rlx_u32 rank = group % rlx_u32(RLX_SPLITS);
   if (rank >= kSharers) return;
-  // Tiles in bands of eight rows: neighbours share a's lines or b's.
 #ifdef RLX_SIZES
   // Of one matrix without a division by what the run gives.
   const rlx_u32 of_batch = group / rlx_u32(RLX_SPLITS);
@@ -666,24 +717,30 @@ RLX_MAIN_PREFETCH {
 #else
   const rlx_u32 tile = group / rlx_u32(RLX_SPLITS) % rlx_u32(RLX_TILES);
 #endif
+#if RLX_ROW_BY_ROW
+  // The last band has as many rows as the run gives, and a division by those would take longer than b's panels from the L2 cache.
+  const rlx_u32 tile_m = tile / rlx_u32(RLX_TILES_N);
+  const rlx_u32 tile_n = tile % rlx_u32(RLX_TILES_N);
+#else
+  // Tiles in bands of eight rows: neighbours share a's lines or b's.
   const rlx_u32 band = tile / (8u * rlx_u32(RLX_TILES_N));
   const rlx_u32 band_rows = min(8u, rlx_u32(RLX_TILES_M) - band * 8u);
   const rlx_u32 in_band = tile - band * 8u * rlx_u32(RLX_TILES_N);
   const rlx_u32 tile_m = band * 8u + in_band % band_rows;
   const rlx_u32 tile_n = in_band / band_rows;
+#endif
   const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
 #include "generated/batch.inc"
   const rlx_ptr a = RLX_AT(p.a, a_batch, kElementBytes);
   const rlx_ptr b = RLX_AT(p.b, b_batch, kElementBytes);
   const rlx_u32 depth_begin = kSharers == 1 ? 0u : rank * rlx_u32(RLX_SPLIT_K);
   const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + kDepth);
-  const Work work = {a,
-                     b,
-                     tile_m * rlx_u32(RLX_TILE_M),
-                     tile_n * rlx_u32(RLX_TILE_N),
-                     depth_begin,
-                     (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K),
-                     shared_base()};
+  Work work = {{a, tile_m * rlx_u32(RLX_TILE_M), depth_begin, rlx_u32(RLX_M), RLX_A_LINE, RLX_A_DEPTH, 0},
+               {b, tile_n * rlx_u32(RLX_TILE_N), depth_begin, rlx_u32(RLX_N), RLX_B_LINE, RLX_B_DEPTH, 0},
+               kDepthsAreEqual ? kBlocks : (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K),
+               shared_base()};
+  work.a.begin();
+  work.b.begin();
   start_copies(work);
 
   // What the epilogue adds, where it is little: it arrives with the panels.
@@ -705,7 +762,7 @@ RLX_MAIN_PREFETCH {
   // Multiply.
   const rlx_u32 warp_index = rlx_warp;
   const WarpPlace warp = {warp_index % RLX_WARPS_M * kWarpM, warp_index / RLX_WARPS_M % RLX_WARPS_N * kWarpN,
-                          warp_index / (RLX_WARPS_M * RLX_WARPS_N), rlx_lane_of_warp};
+                          warp_index / (RLX_WARPS_M * RLX_WARPS_N) % RLX_WARPS_K, rlx_lane_of_warp};
   Accumulators acc;
   rlx_clear(acc);
 #if RLX_PART_GROUPS

@@ -93,7 +93,7 @@ RLX_FN int rlx_quotient(int n, int inverse) { return int(__umulhi(rlx_u32(n) * 4
 #if RLX_WORDS
 #define RLX_QUOTIENT(n, size) rlx_quotient(n, RLX_CAT(RLX_INVERSE_, size))
 #else
-#define RLX_QUOTIENT(n, size) ((n) / RLX_CAT(RLX_, size))
+#define RLX_QUOTIENT(n, size) (int(rlx_u32(n) / rlx_u32(RLX_CAT(RLX_, size))))
 #endif
 
 // A place of x from a pixel's first one on, or a pixel of it.
@@ -103,10 +103,11 @@ struct Place {
   int w;
 };
 RLX_FN Place place_of_tap(int tap) {
+  const rlx_u32 number = rlx_u32(tap);  // as it is not negative
   Place place;
-  place.d = RLX_VOLUMES ? tap / (RLX_KERNEL_H * RLX_KERNEL_W) * RLX_DILATION_D : 0;
-  place.h = (RLX_VOLUMES ? tap / RLX_KERNEL_W % RLX_KERNEL_H : tap / RLX_KERNEL_W) * RLX_DILATION_H;
-  place.w = tap % RLX_KERNEL_W * RLX_DILATION_W;
+  place.d = RLX_VOLUMES ? int(number / (RLX_KERNEL_H * RLX_KERNEL_W)) * RLX_DILATION_D : 0;
+  place.h = int(RLX_VOLUMES ? number / RLX_KERNEL_W % RLX_KERNEL_H : number / RLX_KERNEL_W) * RLX_DILATION_H;
+  place.w = int(number % RLX_KERNEL_W) * RLX_DILATION_W;
   return place;
 }
 // Where the window of a pixel of y begins, which stands in `line` of its image; whether a place lies in x. Macros, as a function apart
@@ -145,19 +146,44 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter RLX_APART_SIZE
 
 // ---- copies into the ring ----
 
+// What a pixel's copies need: few operations per tap, since a step's copies wait for them.
+constexpr bool kTapsFitWord = kTaps <= 32;
 struct Pixel {
-  int offset;  // of the window's first element, in elements; may lie before x
-  Place begin;
+  rlx_ptr at;    // of its window's first element, which may lie before x
+  rlx_u32 taps;  // bit t: tap t lies in x; without pads, or where a word does not hold all taps: whether the pixel exists
+  Place begin;   // only where a word does not hold all taps
 };
-RLX_FN Pixel pixel_of(int row) {
-  const bool inside = row < RLX_ROWS;
-  if (kNoPads && !inside) row = RLX_ROWS - 1;  // its products are not stored
+// Bit i: place begin + i * dilation is one of `size`.
+template <int kCount>
+RLX_FN rlx_u32 places_inside(int begin, int dilation, int size) {
+  rlx_u32 bits = 0u;
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) bits |= rlx_u32(begin + i * dilation) < rlx_u32(size) ? 1u << i : 0u;
+  return bits;
+}
+RLX_FN rlx_u32 taps_inside(const Place& begin) {
+  const rlx_u32 across = places_inside<RLX_KERNEL_W>(begin.w, RLX_DILATION_W, RLX_IN_W);
+  const rlx_u32 lines = places_inside<RLX_KERNEL_H>(begin.h, RLX_DILATION_H, RLX_IN_H);
+  const rlx_u32 slices = RLX_VOLUMES ? places_inside<RLX_KERNEL_D>(begin.d, RLX_DILATION_D, RLX_IN_D) : 1u;
+  rlx_u32 bits = 0u;
+  RLX_UNROLL for (int line = 0; line < RLX_KERNEL_D * RLX_KERNEL_H; ++line) {
+    const bool inside = (slices >> (line / RLX_KERNEL_H) & lines >> (line % RLX_KERNEL_H) & 1u) != 0u;
+    bits |= inside ? across << (line * RLX_KERNEL_W) : 0u;
+  }
+  return bits;
+}
+RLX_FN Pixel pixel_of(rlx_ptr x, int row) {
+  const bool exists = row < RLX_ROWS;
   const int image = RLX_QUOTIENT(row, PIXELS);
   const int pixel = row - image * RLX_PIXELS;
   Pixel place;
   place.begin = RLX_WINDOW_BEGIN(pixel, RLX_QUOTIENT(pixel, OUT_W));
-  place.offset = image * RLX_X_N + place.begin.d * RLX_X_D + place.begin.h * RLX_X_H + place.begin.w * RLX_X_W;
-  if (!inside) place.begin.h = -(1 << 24);  // outside, whatever the tap
+  const Place& begin = place.begin;
+  place.at = RLX_AT(x, image * RLX_X_N + begin.d * RLX_X_D + begin.h * RLX_X_H + begin.w * RLX_X_W, kBytes);
+  if constexpr (!kNoPads && kTapsFitWord) {
+    place.taps = exists ? taps_inside(begin) : 0u;
+  } else {
+    place.taps = exists;
+  }
   return place;
 }
 
@@ -173,8 +199,8 @@ struct Depth {
 RLX_FN Depth depth_of(int step, int column) {
   Depth depth;
   if (kTapsFirst) {
-    depth.tap = step % kTaps;
-    depth.channel = step / kTaps * kStep + column * kPiece;
+    depth.tap = int(rlx_u32(step) % rlx_u32(kTaps));
+    depth.channel = int(rlx_u32(step) / rlx_u32(kTaps)) * kStep + column * kPiece;
     depth.k = depth.tap * RLX_CHANNELS + depth.channel;
     depth.inside = kWholeDepth || step < RLX_ALL_STEPS;
   } else {
@@ -213,15 +239,17 @@ RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, const Depth& depth, int first,
   }
 }
 
-RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, const Depth& depth, const Pixel (&pixels)[kRowsA], int row, int column) {
+RLX_FN void copy_pixels(rlx_u32 slot, const Depth& depth, const Pixel (&pixels)[kRowsA], int row, int column) {
   const Place tap = place_of_tap(depth.tap);
-  const int offset = tap.d * RLX_X_D + tap.h * RLX_X_H + tap.w * RLX_X_W + depth.channel;
+  const rlx_i64 further = rlx_i64(tap.d * RLX_X_D + tap.h * RLX_X_H + tap.w * RLX_X_W + depth.channel);
+  const rlx_u32 wanted = !depth.inside ? 0u : !kNoPads && kTapsFitWord ? 1u << depth.tap : 1u;
   const rlx_u32 to = slot + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
   RLX_UNROLL for (int i = 0; i < kRowsA; ++i) {
-    const Place begin = pixels[i].begin;
-    const bool inside = depth.inside && (kNoPads || RLX_IS_INSIDE(begin.d + tap.d, begin.h + tap.h, begin.w + tap.w));
-    const rlx_ptr from = x + rlx_ptr(rlx_i64(inside ? pixels[i].offset + offset : 0) * kBytes);
-    rlx_copy16_async(to + i * kRowStride * kStepBytes, from, inside ? 16u : 0u);
+    const Place& begin = pixels[i].begin;
+    bool inside = (pixels[i].taps & wanted) != 0u;
+    if (kNoPads && RLX_ROWS % RLX_TILE_M == 0) inside = depth.inside;
+    if (!kNoPads && !kTapsFitWord) inside = inside && RLX_IS_INSIDE(begin.d + tap.d, begin.h + tap.h, begin.w + tap.w);
+    rlx_copy16_async(to + i * kRowStride * kStepBytes, RLX_AT(pixels[i].at, further, kBytes), inside ? 16u : 0u);
   }
 }
 
@@ -333,7 +361,7 @@ RLX_MAIN_PREFETCH {
   const int row = int(rlx_local_index) / kPieces;
   const int column = int(rlx_local_index) % kPieces;
   Pixel pixels[kRowsA];
-  RLX_UNROLL for (int i = 0; i < kRowsA; ++i) pixels[i] = pixel_of(tile_m * RLX_TILE_M + row + i * kRowStride);
+  RLX_UNROLL for (int i = 0; i < kRowsA; ++i) pixels[i] = pixel_of(bundle.x, tile_m * RLX_TILE_M + row + i * kRowStride);
   const int first_filter = tile_n * RLX_TILE_N;
 
 #if !RLX_PREFETCH
@@ -348,7 +376,7 @@ RLX_MAIN_PREFETCH {
   rlx_wait_for_predecessors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
-    if (s < RLX_STEPS) copy_pixels(bundle.x, ring + s * kSlotBytes, depth_of(first_step + s, column), pixels, row, column);
+    if (s < RLX_STEPS) copy_pixels(ring + s * kSlotBytes, depth_of(first_step + s, column), pixels, row, column);
     rlx_commit_copies();
   }
 
@@ -364,7 +392,7 @@ RLX_MAIN_PREFETCH {
       const rlx_u32 to = ring + next_slot * kSlotBytes;
       const Depth depth = depth_of(first_step + step + kAhead, column);
       copy_filters(bundle.w, to, depth, first_filter, row, column);
-      copy_pixels(bundle.x, to, depth, pixels, row, column);
+      copy_pixels(to, depth, pixels, row, column);
     }
     rlx_commit_copies();
     slot = slot + 1u == kStages ? 0u : slot + 1u;
@@ -438,7 +466,7 @@ RLX_MAIN_PREFETCH {
       if (step + kAhead < RLX_STEPS) {
         const rlx_u32 to = ring + next_slot * kSlotBytes;
         copy_filters(bundle.w, to, next_depth, first_filter, row, column);
-        copy_pixels(bundle.x, to, next_depth, pixels, row, column);
+        copy_pixels(to, next_depth, pixels, row, column);
       }
       rlx_commit_copies();
       next_depth = depth_of(first_step + step + 1 + kAhead, column);  // beside the products

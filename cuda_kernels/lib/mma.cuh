@@ -20,12 +20,19 @@ RLX_FN rlx_u32 rlx_shared_address(const void* pointer) { return static_cast<rlx_
 // ---- asynchronous copies (cp.async) ----
 
 // 16 bytes to shared memory, both addresses multiples of 16: the first `bytes` (0 to 16) are read, the others become zero. With
-// 0 bytes nothing is read, but the address must still be one of the array's. Passes the L1 cache by.
+// 0 bytes nothing is read, wherever the address lies. Passes the L1 cache by.
 RLX_FN void rlx_copy16_async(rlx_u32 shared, rlx_ptr global, rlx_u32 bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
 }
 RLX_FN void rlx_copy16_async(rlx_u32 shared, rlx_ptr global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+// The same where `wanted`, and else nothing, without a branch.
+RLX_FN void rlx_copy16_async_if(bool wanted, rlx_u32 shared, rlx_ptr global, rlx_u32 bytes) {
+  asm volatile(
+      "{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %3, 0;\n@wanted cp.async.cg.shared.global [%0], [%1], 16, %2;\n}" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(rlx_u32(wanted))
+      : "memory");
 }
 // The same for 4, 8 or 16 bytes at multiples of as many; those of 4 and 8 pass through the L1 cache.
 template <int kBytes>

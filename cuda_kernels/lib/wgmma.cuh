@@ -146,6 +146,9 @@ RLX_FN rlx_u64 rlx_panel_descriptor(rlx_u32 shared) {
   return (rlx_u64((shared & 0x3FFFFu) >> 4)) | (rlx_u64(1) << 16) | (rlx_u64(1024u >> 4) << 32) | (rlx_u64(1) << 62);
 }
 
+// The same panel `bytes` further along its rows, a multiple of 16 that stays within the 128 bytes of a row.
+RLX_FN rlx_u64 rlx_panel_ahead(rlx_u64 descriptor, rlx_u32 bytes) { return descriptor + (bytes >> 4); }
+
 // kBf16: operands are bf16, else f16. `add` 0 overwrites d. d[4 j .. 4 j + 3] of lane l of warp w: row 16 w + l / 4, columns
 // 8 j + 2 (l % 4) and the next; then the same of row + 8.
 template <int kColumns, bool kBf16>

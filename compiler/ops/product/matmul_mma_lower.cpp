@@ -41,6 +41,15 @@ bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
   return ctx.segment_of(operand.ref) == Segment::Weights;
 }
 
+// Whether tiles go row by row: bands of rows spare reads of b from memory, but not where the L2
+// cache holds it, and they cost a division where a run gives how many rows there are.
+bool is_row_by_row(const Product& product) {
+  constexpr int64_t kCachedBytes = int64_t{16} << 20;
+  return product.m.is_free() && !product.n.is_free() &&
+         product.n.bound() * product.k.bound() * element_bytes(product.b.ref.dtype()) <=
+             kCachedBytes;
+}
+
 // At each of a few sizes. Precondition: no refusal.
 std::vector<MmaProblem> problems_of(const OfferContext& at, const Product& product) {
   const Pieces a = pieces_of(at, product.a, product.m, product.k, kLeastPieceBytes).value();
@@ -85,6 +94,7 @@ void emit_choice(LowerContext& ctx, const Product& product, const MmaProblem& pr
       .define("RLX_SPLITS", choice.splits)
       .define("RLX_SPLIT_K", choice.split_k)
       .define("RLX_MIN_GROUPS", choice.min_groups)
+      .define("RLX_ROW_BY_ROW", is_row_by_row(product) ? 1 : 0)
       .grid(split_grid(group_count(product, choice)))
       .work(least_bytes(product), flops_of(product))
       .estimate([problem, choice](const DeviceModel& device) {
