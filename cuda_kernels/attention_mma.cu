@@ -37,7 +37,8 @@
 
 RLX_PARAMS(AttentionParams);
 
-// 16-bit encoders on an H200: BERT-base b1 s128 0.333 ms against 0.403 ms, MiniLM-L6 0.104 against 0.120; f32 gains by the early start.
+// Of 16 bits successors start when the steps before are complete: BERT-base b1 s16 on an H200 0.180 ms, against 0.188 at the end of
+// this one. f32 gains by the early start.
 #undef RLX_RELEASES_EARLY
 #define RLX_RELEASES_EARLY (RLX_CAT(rlx_bytes_, RLX_X) > 2)
 
@@ -263,6 +264,7 @@ RLX_MAIN_PREFETCH {
   read_positions(p, at);
 #endif
   rlx_wait_for_predecessors();
+  if (!RLX_RELEASES_EARLY) rlx_release_successors();
 #if !RLX_EARLY_POSITIONS
   read_positions(p, at);
 #endif

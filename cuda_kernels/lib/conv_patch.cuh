@@ -179,12 +179,14 @@ RLX_MAIN_PREFETCH {
   const int stride = int(rlx_grid_x) / kTilesN;
 #if !RLX_PREFETCH
   rlx_wait_for_predecessors();
+  rlx_release_successors();
 #endif
   stage_filters(p.w, first_filter);
   Ahead ahead;
   load_bias(p.bias, first_filter, ahead);
 #if RLX_PREFETCH
   rlx_wait_for_predecessors();
+  rlx_release_successors();
 #endif
   PatchPixel pixels[kThreadPixels];
   int tile = int(rlx_group_x) / kTilesN;

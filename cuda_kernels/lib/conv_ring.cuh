@@ -366,6 +366,7 @@ RLX_MAIN_PREFETCH {
 
 #if !RLX_PREFETCH
   rlx_wait_for_predecessors();
+  rlx_release_successors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
     if (s < RLX_STEPS) copy_filters(bundle.w, ring + s * kSlotBytes, depth_of(first_step + s, column), first_filter, row, column);
@@ -374,6 +375,7 @@ RLX_MAIN_PREFETCH {
   load_bias(bundle.bias, first_filter, ahead);
 #if RLX_PREFETCH
   rlx_wait_for_predecessors();
+  rlx_release_successors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
     if (s < RLX_STEPS) copy_pixels(ring + s * kSlotBytes, depth_of(first_step + s, column), pixels, row, column);

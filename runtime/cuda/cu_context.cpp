@@ -3,6 +3,7 @@
 #include "runtime/cuda/cu_context.h"
 
 #include <array>
+#include <initializer_list>
 
 #include "runtime/base/errors.h"
 #include "runtime/device/device_names.h"
@@ -16,6 +17,17 @@ struct AttributeRow {
   int attribute;
   uint32_t* value;
 };
+
+Status read_attributes(const Api& api, CUdevice device, const std::string& id,
+                       std::initializer_list<AttributeRow> rows) {
+  for (const AttributeRow& row : rows) {
+    int value = 0;
+    RLX_RETURN_IF_ERROR(to_status(api, api.cuDeviceGetAttribute(&value, row.attribute, device),
+                                  "cuDeviceGetAttribute of " + id));
+    *row.value = static_cast<uint32_t>(value);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -32,22 +44,17 @@ Status describe_device(const Driver& driver, CUdevice device, std::string id, De
   uint32_t major = 0;
   uint32_t minor = 0;
   uint32_t integrated = 0;
-  const AttributeRow rows[] = {
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
-      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
-      {CU_DEVICE_ATTRIBUTE_INTEGRATED, &integrated},
-      {CU_DEVICE_ATTRIBUTE_WARP_SIZE, &made.subgroup_size},
-      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &made.max_workgroup_invocations},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &made.max_shared_bytes},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &made.max_grid[0]},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &made.max_grid[1]},
-      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &made.max_grid[2]}};
-  for (const AttributeRow& row : rows) {
-    int value = 0;
-    RLX_RETURN_IF_ERROR(to_status(api, api.cuDeviceGetAttribute(&value, row.attribute, device),
-                                  "cuDeviceGetAttribute of " + id));
-    *row.value = static_cast<uint32_t>(value);
-  }
+  RLX_RETURN_IF_ERROR(read_attributes(
+      api, device, id,
+      {{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+       {CU_DEVICE_ATTRIBUTE_INTEGRATED, &integrated},
+       {CU_DEVICE_ATTRIBUTE_WARP_SIZE, &made.subgroup_size},
+       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &made.max_workgroup_invocations},
+       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &made.max_shared_bytes},
+       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &made.max_grid[0]},
+       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &made.max_grid[1]},
+       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &made.max_grid[2]}}));
   made.target = fb::TargetKind::Cuda;
   made.id = std::move(id);
   made.name = name.data();
@@ -61,13 +68,21 @@ Status describe_device(const Driver& driver, CUdevice device, std::string id, De
   return {};
 }
 
+Status Context::describe(std::string id) {
+  RLX_RETURN_IF_ERROR(read_attributes(
+      api, device_, id,
+      {{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors},
+       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &multiprocessor_shared_bytes}}));
+  return describe_device(*driver, device_, std::move(id), info);
+}
+
 Status Context::open(std::shared_ptr<const Driver> driver, CUdevice device, std::string id,
                      std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Context>& context) {
   std::shared_ptr<Context> made(new Context(std::move(driver), std::move(objects)));
-  RLX_RETURN_IF_ERROR(describe_device(*made->driver, device, std::move(id), made->info));
+  made->device_ = device;
+  RLX_RETURN_IF_ERROR(made->describe(std::move(id)));
   RLX_RETURN_IF_ERROR(made->check(made->api.cuDevicePrimaryCtxRetain(&made->handle, device),
                                   "the primary context of " + device_text(made->info)));
-  made->device_ = device;
   made->counted_ = CountedObject(made->objects(), ObjectKind::Context);
   made->retained_ = true;
   made->info.available_bytes = made->available_bytes();
@@ -84,7 +99,7 @@ Status Context::adopt(std::shared_ptr<const Driver> driver, CUcontext handle,
     RLX_RETURN_IF_ERROR(current.status());
     RLX_RETURN_IF_ERROR(made->check(made->api.cuCtxGetDevice(&made->device_), "cuCtxGetDevice"));
   }
-  RLX_RETURN_IF_ERROR(describe_device(*made->driver, made->device_, "cuda:adopted", made->info));
+  RLX_RETURN_IF_ERROR(made->describe("cuda:adopted"));
   made->info.available_bytes = made->available_bytes();
   context = std::move(made);
   return {};

@@ -50,12 +50,17 @@ class Context {
   const Api& api;
   CUcontext handle = nullptr;
   DeviceInfo info;
+  uint32_t multiprocessors = 0;
+  uint32_t multiprocessor_shared_bytes = 0;  // of all workgroups that are on one
 
  private:
   Context(std::shared_ptr<const Driver> from, std::shared_ptr<ObjectCounts> counts)
       : driver(std::move(from)),
         api(driver->api),
         objects_(counts != nullptr ? std::move(counts) : std::make_shared<ObjectCounts>()) {}
+
+  // What the driver says of the device. Precondition: device_.
+  Status describe(std::string id);
 
   const std::shared_ptr<ObjectCounts> objects_;
   CUdevice device_ = 0;

@@ -351,6 +351,9 @@ class GraphBuilder {
   Status add_kernel(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
     KernelLaunch launch(code_.modules.at(step.kernel()));
     RLX_RETURN_IF_ERROR(launch.link(code_, linked_, step));
+    bool is_early = false;
+    RLX_RETURN_IF_ERROR(starts_early(launch, before, is_early));
+    if (is_early) launch.spread(context_);
     RLX_RETURN_IF_ERROR(
         context_.check(api_.cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &launch.node()),
                        "cuGraphAddKernelNode"));
@@ -368,8 +371,6 @@ class GraphBuilder {
           api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value),
           "a grid whose workgroups run at once"));
     }
-    bool is_early = false;
-    RLX_RETURN_IF_ERROR(starts_early(launch, before, is_early));
     if (!is_early) return add_edges(before, node, {}, graph_);
     early_starts_.push_back({.graph = graph_, .before = before.front(), .node = node});
     return {};

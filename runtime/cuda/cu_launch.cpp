@@ -50,6 +50,18 @@ uint32_t KernelLaunch::cluster(const Context& context) const {
   return has_clusters(context.info.architecture) ? kernel_.variant->cluster_x() : 1;
 }
 
+bool fit_one_each(uint64_t workgroups, uint32_t cluster, uint32_t multiprocessors) {
+  const uint64_t usable_percent = cluster <= 2 ? 100 : cluster <= 4 ? 90 : 75;
+  return workgroups * 100 <= multiprocessors * usable_percent;
+}
+
+void KernelLaunch::spread(const Context& context) {
+  const uint64_t groups = uint64_t{node_.gridDimX} * node_.gridDimY * node_.gridDimZ;
+  if (kernel_.alone_shared_bytes != 0 &&
+      fit_one_each(groups, cluster(context), context.multiprocessors))
+    node_.sharedMemBytes = kernel_.alone_shared_bytes;
+}
+
 CUDA_MEMCPY3D copy_of(const LinkedEntry& linked, const fb::Step& step) {
   const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, step);
   CUDA_MEMCPY3D copy{};
@@ -128,6 +140,7 @@ class StepLauncher {
       attributes[count++].value.cooperative = 1;
     }
     if (is_behind_kernel && may_start_early(context_, launch)) {
+      launch.spread(context_);
       attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
       attributes[count++].value.programmaticStreamSerializationAllowed = 1;
     }

@@ -59,6 +59,10 @@ class KernelLaunch {
   // How many workgroups along x make a cluster; 1 where the device has no such.
   [[nodiscard]] uint32_t cluster(const Context& context) const;
 
+  // For a kernel that starts while the one before it runs: gives each workgroup a multiprocessor
+  // of its own where there are as many. Otherwise they share those few that are free by then.
+  void spread(const Context& context);
+
  private:
   const LoadedKernel& kernel_;
   bool runs_together_ = false;
@@ -67,6 +71,10 @@ class KernelLaunch {
   std::array<void*, 2> arguments_ = {params_.data(), maps_.data()};
   CUDA_KERNEL_NODE_PARAMS node_{};
 };
+
+// Whether so many workgroups find a multiprocessor each. Clusters lie within groups of some 16
+// multiprocessors, and leave the rest of these empty.
+bool fit_one_each(uint64_t workgroups, uint32_t cluster, uint32_t multiprocessors);
 
 // A kernel that waits by itself may start while the only kernel before it still runs; not one whose
 // workgroups all need their place at once.

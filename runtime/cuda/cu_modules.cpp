@@ -18,6 +18,7 @@ namespace {
 constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
 // Clusters up to this size are possible on every device that has clusters.
 constexpr uint32_t kPortableCluster = 8;
+constexpr int kAllShared = 100;  // percent
 
 bool is_better(const fb::Variant& a, const fb::Variant& b) {
   if (a.format() != b.format()) return a.format() == fb::CodeFormat::Cubin;
@@ -53,6 +54,14 @@ const fb::Variant* choose_variant(const fb::Kernel& kernel, uint32_t architectur
   return best;
 }
 
+uint32_t alone_shared_bytes(uint32_t shared_bytes, uint32_t dynamic_bytes,
+                            uint32_t multiprocessor_bytes, uint32_t most_bytes) {
+  // Enough, as each workgroup takes some more than it asks for.
+  const uint32_t half = multiprocessor_bytes / 2;
+  if (shared_bytes >= half || half > most_bytes) return 0;
+  return half - (shared_bytes - dynamic_bytes);
+}
+
 std::string variant_text(const fb::Variant& variant) {
   if (variant.format() == fb::CodeFormat::Ptx)
     return text_of("PTX for sm_", variant.architecture(), ", compiled by the driver");
@@ -73,22 +82,18 @@ Status find_most_together(Context& context, const fb::Variant& variant, CUfuncti
                           uint64_t& most) {
   const Api& api = context.api;
   CUdevice device = 0;
-  int multiprocessors = 0;
   int launches = 0;
   int groups = 0;
   const uint32_t threads = variant.workgroup_x() * variant.workgroup_y() * variant.workgroup_z();
   RLX_RETURN_IF_ERROR(context.check(api.cuCtxGetDevice(&device), "cuCtxGetDevice"));
-  for (const auto& [attribute, value] :
-       {std::pair(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors),
-        std::pair(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &launches)}) {
-    RLX_RETURN_IF_ERROR(
-        context.check(api.cuDeviceGetAttribute(value, attribute, device), "cuDeviceGetAttribute"));
-  }
+  RLX_RETURN_IF_ERROR(context.check(
+      api.cuDeviceGetAttribute(&launches, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, device),
+      "cuDeviceGetAttribute"));
   RLX_RETURN_IF_ERROR(context.check(
       api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&groups, function, static_cast<int>(threads),
                                                       variant.dynamic_shared_bytes()),
       "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
-  most = launches == 0 ? 0 : static_cast<uint64_t>(groups) * static_cast<uint64_t>(multiprocessors);
+  most = launches == 0 ? 0 : static_cast<uint64_t>(groups) * context.multiprocessors;
   return {};
 }
 
@@ -102,11 +107,25 @@ Status find_function(Context& context, const PlanView& plan, uint32_t kernel, CU
       context.api.cuModuleGetFunction(&function, module, variant.entry_point()->c_str()),
       "finding " + what));
   if (variant.shared_bytes() > kDefaultSharedBytes) {
+    if (variant.waits_for_predecessors()) {
+      loaded.alone_shared_bytes = alone_shared_bytes(
+          variant.shared_bytes(), variant.dynamic_shared_bytes(),
+          context.multiprocessor_shared_bytes, context.info.max_shared_bytes);
+    }
+    const uint32_t most = std::max(variant.dynamic_shared_bytes(), loaded.alone_shared_bytes);
     RLX_RETURN_IF_ERROR(context.check(
         context.api.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       static_cast<int>(variant.dynamic_shared_bytes())),
+                                       static_cast<int>(most)),
         text_of(what, ": ", variant.shared_bytes(), " bytes of shared memory on a device with ",
                 context.info.max_shared_bytes)));
+    // Where kernels divide a multiprocessor's memory in other ways, the next one does not start
+    // beside the one before.
+    if (variant.waits_for_predecessors()) {
+      RLX_RETURN_IF_ERROR(context.check(
+          context.api.cuFuncSetAttribute(
+              function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, kAllShared),
+          what + ": how its multiprocessors divide their memory"));
+    }
   }
   if (variant.cluster_x() > kPortableCluster) {
     RLX_RETURN_IF_ERROR(

@@ -20,6 +20,13 @@ const fb::Variant* choose_variant(const fb::Kernel& kernel, uint32_t architectur
 // "sm_90 cubin", "PTX for sm_80, compiled by the driver"
 std::string variant_text(const fb::Variant& variant);
 
+// The dynamic shared memory with which a workgroup that asks for `shared_bytes`, `dynamic_bytes` of
+// them dynamic, leaves no room for another one on a multiprocessor, which has
+// `multiprocessor_bytes`, of which a workgroup can have `most_bytes`; 0 where it needs no more, or
+// cannot have it.
+uint32_t alone_shared_bytes(uint32_t shared_bytes, uint32_t dynamic_bytes,
+                            uint32_t multiprocessor_bytes, uint32_t most_bytes);
+
 // A kernel and how it is launched.
 struct LoadedKernel {
   CUfunction function = nullptr;  // null where no step uses the kernel
@@ -27,6 +34,8 @@ struct LoadedKernel {
   std::string text;  // variant_text
   // Of a variant that runs together: the most workgroups of a grid that the device has room for.
   uint64_t most_together = 0;
+  // As above; 0 where the kernel takes little, or never starts while others run.
+  uint32_t alone_shared_bytes = 0;
 };
 
 // One module for each distinct piece of code, and each kernel that a step of the plan dispatches.
