@@ -6,8 +6,9 @@
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES tiles of depth are in flight; RLX_WARPS_M x RLX_WARPS_N warps
 //   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
 //   type of both operands; RLX_TF32 1: f32 operands count as tf32; RLX_A_WEIGHTS, RLX_B_WEIGHTS 1: the operand is there before any
-//   step runs, so it travels while the steps before this one finish; RLX_ROW_BY_ROW 1: tiles in order of rows, not bands; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K,
-//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel; all but RLX_K may be free sizes.
+//   step runs, so it travels while the steps before this one finish; RLX_ROW_BY_ROW 1: tiles in order of rows, not of bands of rows;
+//   epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel; all
+//   but RLX_K may be free sizes.
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled with every tile

@@ -108,9 +108,9 @@ Status find_function(Context& context, const PlanView& plan, uint32_t kernel, CU
       "finding " + what));
   if (variant.shared_bytes() > kDefaultSharedBytes) {
     if (variant.waits_for_predecessors()) {
-      loaded.alone_shared_bytes = alone_shared_bytes(
-          variant.shared_bytes(), variant.dynamic_shared_bytes(),
-          context.multiprocessor_shared_bytes, context.info.max_shared_bytes);
+      loaded.alone_shared_bytes =
+          alone_shared_bytes(variant.shared_bytes(), variant.dynamic_shared_bytes(),
+                             context.multiprocessor_shared_bytes, context.info.max_shared_bytes);
     }
     const uint32_t most = std::max(variant.dynamic_shared_bytes(), loaded.alone_shared_bytes);
     RLX_RETURN_IF_ERROR(context.check(

@@ -18,7 +18,8 @@ constexpr int kNodeOverload = 8;       // since 1.16
 
 // What a field of texts or messages holds, among those that a message kept without knowing them.
 // Where onnx.proto is young enough nobody asks.
-[[maybe_unused]] std::vector<std::string> texts_among(const std::string& unknown_fields, int number) {
+[[maybe_unused]] std::vector<std::string> texts_among(const std::string& unknown_fields,
+                                                      int number) {
   const uint32_t wanted =
       WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(unknown_fields.data()),
