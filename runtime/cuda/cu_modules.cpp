@@ -2,6 +2,7 @@
 // Choice of code, modules loaded by several threads, and the attributes that launches need.
 #include "runtime/cuda/cu_modules.h"
 
+#include <algorithm>
 #include <map>
 
 #include "runtime/base/errors.h"

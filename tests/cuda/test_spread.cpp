@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which grids have a multiprocessor for each workgroup, and how much shared memory keeps a second
 // one away. Needs no GPU.
+#include <utility>
+
 #include "runtime/cuda/cu_launch.h"
 #include "tests/support/catch.h"
 
